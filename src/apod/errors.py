@@ -1,0 +1,51 @@
+"""Every failure a user can meet, at a glance.
+
+    ApodError
+    ├── InputError            what was handed in cannot be used (also a ValueError)
+    │   ├── UnknownName       a dataset, method, selector, ... that does not exist; suggests the nearest
+    │   └── BudgetError       more questions than people, or fewer than groups
+    ├── DataUnavailable       a known dataset is not on this machine and could not be fetched
+    ├── AnnotatorError        the annotator raised, or answered a group that does not exist
+    └── CheckpointError       a saved state is damaged, of another version, or of another run
+
+Messages are one line: what is wrong, with the value, and what to do. No message ever holds a person's group.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class ApodError(Exception):
+    """Base of all errors this package raises on purpose."""
+
+
+class InputError(ApodError, ValueError):
+    """What was handed in cannot be used."""
+
+
+class UnknownName(InputError):
+    """A name that stands in no table, with the nearest one that does."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+        names = sorted(known)
+        near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names)}."
+        super().__init__(f"There is no {kind} {name!r}: {hint}")
+
+
+class BudgetError(InputError):
+    """A budget the pool or the number of groups does not allow."""
+
+
+class DataUnavailable(ApodError):
+    """A known dataset is not on this machine and could not be fetched."""
+
+
+class AnnotatorError(ApodError):
+    """The annotator raised, or answered a group that does not exist."""
+
+
+class CheckpointError(ApodError):
+    """A saved state is damaged, of another version, or of another run."""
