@@ -1,0 +1,71 @@
+"""S, the annotated set: what has been answered so far, in the order it was answered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from apod.data.dataset import UNKNOWN, IntArray
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Rows asked about and the group each answer gave; UNKNOWN where the annotator could not tell.
+
+    Every asked row counts against the budget and is never asked again; only rows with a group are in S.
+    """
+
+    rows: tuple[int, ...] = ()
+    groups: tuple[int, ...] = ()
+    weights: tuple[float, ...] = field(default=())  # trust in each answer, 1 unless an annotator model says less
+
+    def __post_init__(self) -> None:
+        if not self.weights:
+            object.__setattr__(self, "weights", (1.0,) * len(self.rows))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def plus(self, row: int, group: int, weight: float = 1.0) -> Answers:
+        """These answers and one more."""
+        return Answers((*self.rows, row), (*self.groups, group), (*self.weights, weight))
+
+    def known(self) -> tuple[IntArray, IntArray]:
+        """Rows and groups of S."""
+        rows, groups = np.array(self.rows, dtype=np.int64), np.array(self.groups, dtype=np.int64)
+        return rows[groups != UNKNOWN], groups[groups != UNKNOWN]
+
+    def seen(self) -> set[int]:
+        """Groups that have been answered at least once."""
+        return {group for group in self.groups if group != UNKNOWN}
+
+
+@dataclass(frozen=True)
+class AnsweredRows:
+    """S of T trajectories side by side, padded to the longest: padding has no membership and target UNKNOWN."""
+
+    rows: Tensor  # (T, S)
+    targets: Tensor  # (T, S) group codes, UNKNOWN for padding
+    membership: Tensor  # (T, S, G)
+
+
+def stack_answers(trajectories: Sequence[Answers], n_groups: int, dtype: torch.dtype) -> AnsweredRows:
+    """Lay the answers of all trajectories side by side for the batched programs."""
+    longest = max(len(answers.known()[0]) for answers in trajectories)
+    rows = torch.zeros((len(trajectories), longest), dtype=torch.int64)
+    targets = torch.full_like(rows, UNKNOWN)
+    membership = torch.zeros((*rows.shape, n_groups), dtype=dtype)
+    for number, answers in enumerate(trajectories):
+        kept = [(r, g, w) for r, g, w in _triples(answers) if g != UNKNOWN]
+        for place, (row, group, weight) in enumerate(kept):
+            rows[number, place], targets[number, place] = row, group
+            membership[number, place, group] = weight
+    return AnsweredRows(rows, targets, membership)
+
+
+def _triples(answers: Answers) -> Iterable[tuple[int, int, float]]:
+    return zip(answers.rows, answers.groups, answers.weights, strict=True)

@@ -1,0 +1,68 @@
+"""Which head to keep: the best accuracy + fairness on the validation part, whose groups are only proxies.
+
+    score = accuracy + fairness,   fairness = 1 - |Delta-EO|  or  min(EOP, 1/EOP)  by the task's metric
+
+First the best round of every strength, then the best strength. NaN never wins. The unpenalised head is kept at its
+best validation accuracy: it must not profit from answers it does without.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from apod.heads import HeadBank
+from apod.metrics import fairness_score, group_counts
+from apod.pod import Pool
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class RoundScores:
+    """What the validation part says of every head after one round, (K,) each."""
+
+    accuracy: FloatArray
+    fairness: FloatArray  # by proxy groups; NaN where a rate is undefined
+    score: FloatArray
+
+
+def score_heads(pool: Pool, bank: HeadBank, strengths: Tensor, membership: Tensor) -> RoundScores:
+    """Score all heads on the validation part; membership (K, V, G) by each head's f_a, its largest entry counts."""
+    predicted = (bank.margins(pool.validation) > 0).numpy()
+    labels = pool.validation_labels.numpy()
+    counts = group_counts(labels, predicted, membership.argmax(dim=2).numpy(), pool.n_groups)
+    accuracy = (predicted == labels).mean(axis=1)
+    fairness = np.asarray(fairness_score(pool.metric, counts))
+    return RoundScores(accuracy, fairness, np.where(strengths.numpy() == 0, accuracy, accuracy + fairness))
+
+
+class BestHeads:
+    """Every head at its best round so far; a head that never had a defined score is kept as it is now."""
+
+    def __init__(self, bank: HeadBank) -> None:
+        self.parameters = bank.parameters.clone()  # (K, P)
+        self.score = np.full(len(bank), -np.inf)
+        self.round = np.zeros(len(bank), dtype=np.int64)
+
+    def update(self, bank: HeadBank, scores: RoundScores, round_: int) -> None:
+        """Take the heads that got better in this round; a tie keeps the earlier one."""
+        better = np.nan_to_num(scores.score, nan=-np.inf) > self.score
+        unscored = np.isneginf(self.score)
+        take = torch.from_numpy(better | unscored)
+        self.parameters[take] = bank.parameters[take]
+        self.round[take.numpy()] = round_
+        self.score = np.where(better, scores.score, self.score)
+
+    def bank(self, sizes: tuple[int, ...]) -> HeadBank:
+        """The kept heads, ready to predict."""
+        return HeadBank(self.parameters, sizes)
+
+    def best(self, strengths: Tensor) -> int:
+        """The head of the best penalised strength; without any defined score, the weakest penalty."""
+        penalised = np.flatnonzero(strengths.numpy() > 0)
+        return int(penalised[np.argmax(self.score[penalised])])

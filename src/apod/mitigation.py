@@ -1,0 +1,164 @@
+"""Algorithm 1: f_a on S, POD on S, whom to ask, the answer joins S, again; all strengths at once.
+
+A `Plan` says which heads are trained (each with its strength) and on whose answers: a *trajectory* is one sequence of
+questions with one annotated set S, asked by one head. A human campaign has one trajectory that all strengths share;
+the paper's curve has one per strength. Nothing here ever sees a group that was not told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from apod.answers import Answers
+from apod.coverage import Coverage
+from apod.data.dataset import UNKNOWN
+from apod.heads import HeadBank
+from apod.pod import DrawnPenaltyRows, PenaltyRows, Pool, Training, pretrain_head, train_heads
+from apod.proxy import PROXIES, Proxy
+from apod.randomness import generator
+from apod.selection import SELECTORS, Choice, View, first_rows
+
+VANILLA = 0.0
+"""The strength of the head nobody penalises; every plan trains it beside the others, with the same steps."""
+
+
+@dataclass(frozen=True)
+class HeadPlan:
+    """One head: how strongly it is penalised, and over whose answers."""
+
+    strength: float
+    trajectory: int = 0
+
+
+@dataclass(frozen=True)
+class TrajectoryPlan:
+    """One sequence of questions: chosen by which rule, looking at which head."""
+
+    selector: str
+    head: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Heads and trajectories of one bank."""
+
+    heads: tuple[HeadPlan, ...]
+    trajectories: tuple[TrajectoryPlan, ...]
+
+    @classmethod
+    def shared(cls, strengths: Sequence[float], selector: str, ask_strength: float) -> Plan:
+        """One trajectory; the questions come from the head nearest to `ask_strength`."""
+        asking = int(np.argmin([abs(s - ask_strength) for s in strengths])) + 1
+        heads = (HeadPlan(VANILLA), *(HeadPlan(s) for s in strengths))
+        return cls(heads, (TrajectoryPlan(selector, asking),))
+
+    @classmethod
+    def separate(cls, strengths: Sequence[float], selector: str) -> Plan:
+        """One trajectory, S and budget per strength, as in the paper's curves."""
+        heads = (HeadPlan(VANILLA), *(HeadPlan(s, t) for t, s in enumerate(strengths)))
+        return cls(heads, tuple(TrajectoryPlan(selector, t + 1) for t in range(len(strengths))))
+
+
+@dataclass(frozen=True)
+class Question:
+    """One row of the training part to ask about, in one trajectory."""
+
+    trajectory: int
+    round: int
+    choice: Choice
+    purpose: str = "training"
+
+    @property
+    def row(self) -> int:
+        """Index into the training part."""
+        return self.choice.row
+
+
+class Mitigation:
+    """The state of Algorithm 1 for all heads and trajectories of a plan."""
+
+    def __init__(
+        self, pool: Pool, plan: Plan, training: Training, pretrained: npt.NDArray[np.float64] | None = None
+    ) -> None:
+        self.pool, self.plan, self.training = pool, plan, training
+        start = pretrain_head(pool, training) if pretrained is None else pretrained
+        width = pool.embeddings.shape[1]
+        self.heads = HeadBank.replicate(start, len(plan.heads), (width, *training.hidden, 2), pool.embeddings.dtype)
+        self.strengths = torch.tensor([head.strength for head in plan.heads])
+        self.proxy: Proxy = PROXIES[training.proxy](
+            len(plan.trajectories), width, pool.n_groups, pool.seed, pool.dataset
+        )
+        self.answers = [Answers() for _ in plan.trajectories]
+        self.coverage = [Coverage(pool.embeddings.numpy()) for _ in plan.trajectories]
+        self.round = 0
+
+    def refit(self) -> None:
+        """One round of training: f_a on S, then POD on S, both continued from the last round."""
+        self.proxy.fit(self.pool.embeddings, self.answers)
+        train_heads(self.heads, self.pool, self.training, self.round, self.strengths, self._penalty_rows())
+        self.round += 1
+
+    def _penalty_rows(self) -> PenaltyRows | None:
+        penalty, of_head = self.training.penalty, [head.trajectory for head in self.plan.heads]
+        if penalty.over == "pool":
+            return DrawnPenaltyRows(self.pool, penalty.what, self._pool_membership(of_head))
+        if not any(len(answers.known()[0]) for answers in self.answers):
+            return None
+        return PenaltyRows(self.pool, penalty.what, self.answers, of_head)
+
+    def _pool_membership(self, of_head: Sequence[int]) -> Tensor:
+        """(T, N, G) proxies over the pool, replaced by the answer where there is one."""
+        membership = self.membership(self.pool.embeddings)
+        for number, answers in enumerate(self.answers):
+            rows, groups = answers.known()
+            membership[number, rows] = torch.nn.functional.one_hot(torch.from_numpy(groups), self.pool.n_groups).to(
+                membership.dtype
+            )
+        return membership if len(self.answers) == 1 else membership[list(of_head)]
+
+    def membership(self, embeddings: Tensor) -> Tensor:
+        """(T, N, G) group probabilities by each trajectory's f_a."""
+        return self.proxy.probabilities(embeddings)
+
+    def empty_cells(self) -> list[list[tuple[int, int]]]:
+        """Per trajectory, the (group, label) cells nobody has been annotated in: they do not enter the penalty."""
+        cells = [(group, label) for group in range(self.pool.n_groups) for label in (0, 1)]
+        empty = []
+        for answers in self.answers:
+            rows, groups = answers.known()
+            filled = set(zip(groups.tolist(), self.pool.labels[rows].tolist(), strict=True))
+            empty.append([cell for cell in cells if cell not in filled])
+        return empty
+
+    def ask(self, k: int = 1, unavailable: Sequence[int] = ()) -> list[Question]:
+        """The next k questions of every trajectory (AIS, Algorithm 3)."""
+        asking = [trajectory.head for trajectory in self.plan.trajectories]
+        positive = self.heads.margins(self.pool.embeddings, asking).sigmoid().numpy()  # (T, N)
+        membership = self.membership(self.pool.embeddings).numpy()
+        labels = self.pool.labels.numpy()
+        questions = []
+        for number, trajectory in enumerate(self.plan.trajectories):
+            askable = np.ones(len(labels), dtype=bool)
+            askable[[*self.answers[number].rows, *unavailable]] = False
+            view = View(labels, askable, positive[number], membership[number], self.coverage[number])
+            rng = generator(self.pool.seed, "select", trajectory.selector, self.pool.dataset, self.round)
+            choices = SELECTORS[trajectory.selector](view, k, rng)
+            questions += [Question(number, self.round, choice) for choice in choices]
+        return questions
+
+    def first_questions(self) -> Iterator[Choice]:
+        """Rows for the first answers in order: random, alternating between the labels; every trajectory has the same."""
+        rng = generator(self.pool.seed, "first", self.pool.dataset)
+        yield from first_rows(self.pool.labels.numpy(), rng)
+
+    def tell(self, trajectory: int, row: int, group: int, weight: float = 1.0) -> None:
+        """Add one answer to a trajectory's S; UNKNOWN = asked, but the annotator could not tell."""
+        self.answers[trajectory] = self.answers[trajectory].plus(row, group, weight)
+        if group != UNKNOWN:
+            self.coverage[trajectory].add([row])

@@ -1,0 +1,122 @@
+"""POD's penalty on discrimination: *what* is equalised x *how* the step is relaxed x *over whom*.
+
+    L = 1/N sum_i l(h_i, y_i) + strength * sum_y [ p~_0(y, 1) - p~_1(y, 1) ]^2          (the paper's POD loss)
+
+    p~_a(y, 1) = mean over the rows of group a and label y of  relax( f^1(h) - f^0(h) )
+
+Every rate of the penalty is a weighted mean of relaxed margins, so one matrix W of cell weights holds *what* and
+*over whom*: cells are (condition, group), a condition is "label 0", "label 1" or "everybody", and the rows are the
+annotated people (membership 0 or 1) or the pool (membership = the proxy's probability). For more than two groups the
+penalty is the sum over pairs. An empty cell contributes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+CONDITIONS: dict[str, tuple[int | None, ...]] = {
+    "equalized_odds": (0, 1),
+    "true_positive_rate_parity": (1,),
+    "false_positive_rate_parity": (0,),
+    "demographic_parity": (None,),
+}
+"""What is equalised: the labels within which groups must be predicted positive equally often; None = all labels."""
+
+
+def _identity(margin: Tensor) -> tuple[Tensor, Tensor | float]:
+    return margin, 1.0
+
+
+def _sigmoid(margin: Tensor) -> tuple[Tensor, Tensor | float]:
+    value = margin.sigmoid()
+    return value, value * (1 - value)
+
+
+def _tanh(margin: Tensor) -> tuple[Tensor, Tensor | float]:
+    value = margin.tanh()
+    return value, 1 - value * value
+
+
+RELAXATIONS: dict[str, Callable[[Tensor], tuple[Tensor, Tensor | float]]] = {
+    "linear": _identity,
+    "sigmoid": _sigmoid,
+    "tanh": _tanh,
+}
+"""How the step function is relaxed: margin -> (value, slope)."""
+
+OVER = ("annotated", "pool")
+"""Over whom the rates are taken: the answered rows, or the whole pool weighted by the proxy's probabilities."""
+
+
+@dataclass(frozen=True)
+class Penalty:
+    """One penalty: a choice on each of the three axes."""
+
+    what: str = "equalized_odds"
+    relaxation: str = "linear"
+    over: str = "annotated"
+
+
+@dataclass(frozen=True)
+class CellWeights:
+    """Row weights of every (condition, group) cell; each filled cell's weights sum to one."""
+
+    weight: Tensor  # (T, conditions * G, S): T = 1 when all heads share the rows, else K
+    filled: Tensor  # (T, conditions, G) bool
+
+
+def cell_weights(what: str, labels: Tensor, membership: Tensor) -> CellWeights:
+    """Weights that turn relaxed margins into each cell's mean.
+
+    labels (T, S) · membership (T, S, G): 0/1 for answered rows, probabilities for proxies, all zero for padding.
+    """
+    conditions = CONDITIONS[what]
+    inside = [torch.ones_like(labels, dtype=torch.bool) if c is None else labels == c for c in conditions]
+    member = membership.transpose(1, 2)  # (T, G, S)
+    mass = torch.stack([member * rows[:, None, :] for rows in inside], dim=1)  # (T, conditions, G, S)
+    total = mass.sum(dim=3, keepdim=True)
+    weight = mass / torch.where(total > 0, total, torch.ones_like(total))
+    return CellWeights(weight.flatten(1, 2), (total > 0).squeeze(3))
+
+
+def penalty_and_slope(margin: Tensor, cells: CellWeights, relaxation: str) -> tuple[Tensor, Tensor]:
+    """The penalty of each head, (K,), and its gradient with respect to the margins, (K, S).
+
+    margin (K, S): logit of label 1 minus logit of label 0 on the penalty's rows.
+    """
+    value, slope = RELAXATIONS[relaxation](margin)
+    heads = margin.shape[0]
+    if cells.weight.shape[0] == 1:
+        rates = value @ cells.weight[0].T  # (K, conditions * G)
+    else:
+        rates = torch.bmm(cells.weight, value[:, :, None]).squeeze(2)
+    rates = rates.view(heads, *cells.filled.shape[1:])  # (K, conditions, G)
+    filled = cells.filled.to(rates.dtype)
+    # sum over pairs (a, b) of (r_a - r_b)^2 = n sum r_a^2 - (sum r_a)^2 over the n filled cells of a condition,
+    # taken about their mean so that equal rates give exactly zero
+    count = filled.sum(dim=2, keepdim=True)
+    centred = (rates - (rates * filled).sum(dim=2, keepdim=True) / count.clamp(min=1)) * filled
+    penalty = (count.squeeze(2) * centred.square().sum(dim=2)).sum(dim=1)  # (K,)
+    by_rate = (2 * count * centred).flatten(1)  # (K, conditions * G)
+    if cells.weight.shape[0] == 1:
+        by_value = by_rate @ cells.weight[0]  # (K, S)
+    else:
+        by_value = torch.bmm(by_rate[:, None, :], cells.weight).squeeze(1)
+    return penalty, by_value * slope
+
+
+def cross_entropy_slope(logits: Tensor, targets: Tensor) -> Tensor:
+    """Gradient of the mean cross-entropy with respect to the logits.
+
+    logits (K, R, C) · targets (R,) shared or (K, R) of each head; a target of -1 leaves the row out of the mean.
+    """
+    targets = targets.expand(logits.shape[:2])  # (K, R)
+    counted = targets >= 0
+    slope = logits.softmax(dim=2)
+    slope.scatter_add_(2, targets.clamp(min=0)[..., None], slope.new_full((), -1.0).expand(*targets.shape, 1))
+    share = counted.to(slope.dtype) / counted.sum(dim=1, keepdim=True).clamp(min=1)
+    return slope.mul_(share[..., None])

@@ -1,0 +1,140 @@
+"""POD, Algorithm 2: train the heads with a penalty on discrimination.
+
+A step is cross-entropy on a mini-batch of all training rows plus strength x penalty on the penalty's rows, which stand
+behind the mini-batch: all of S in every step, or a fresh draw from the proxy-weighted pool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from apod.answers import Answers, stack_answers
+from apod.data.dataset import FairnessMetric
+from apod.heads import HeadBank, initial_parameters
+from apod.penalty import CellWeights, Penalty, cell_weights, penalty_and_slope
+from apod.randomness import generator
+from apod.schedule import Schedule, Step
+
+DRAWN_ROWS = 1024
+"""Rows a penalty over the pool sees per step: enough that the gap is not mostly noise, few enough to be cheap."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """How heads are trained: the paper's values."""
+
+    penalty: Penalty = field(default_factory=Penalty)
+    hidden: tuple[int, ...] = (32,)
+    epochs: int = 10  # per round, and for pre-training the head
+    batch_size: int = 256
+    dropout: float = 0.5
+    proxy: str = "perceptron"
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """The training part and the validation part as embeddings; no groups."""
+
+    dataset: str
+    seed: int
+    embeddings: Tensor  # (N, M)
+    labels: Tensor  # (N,)
+    validation: Tensor  # (V, M)
+    validation_labels: Tensor  # (V,)
+    n_groups: int
+    metric: FairnessMetric = "delta_eo"
+
+
+def pod_slope(margin: Tensor, labels: Tensor, strengths: Tensor, cells: CellWeights | None, relaxation: str) -> Tensor:
+    """Gradient of the POD loss with respect to the margins, (K, R).
+
+    Mean cross-entropy over the B rows of the mini-batch, then strength x penalty over the rows behind them.
+    margin (K, R) · labels (B,) · strengths (K,)
+    """
+    size = len(labels)
+    slope = torch.empty_like(margin)
+    slope[:, :size] = (margin[:, :size].sigmoid() - labels) / size
+    if cells is not None:
+        slope[:, size:] = strengths[:, None] * penalty_and_slope(margin[:, size:], cells, relaxation)[1]
+    return slope
+
+
+def pretrain_head(pool: Pool, training: Training) -> npt.NDArray[np.float64]:
+    """(P,) parameters of a head after `epochs` epochs of cross-entropy: where every strength starts."""
+    sizes = (pool.embeddings.shape[1], *training.hidden, 2)
+    initial = initial_parameters(sizes, generator(pool.seed, "head", pool.dataset))
+    bank = HeadBank.replicate(initial, 1, sizes, pool.embeddings.dtype)
+    train_heads(bank, pool, training, "pre-training", torch.zeros(1))
+    return bank.parameters[0].double().numpy()
+
+
+def train_heads(
+    bank: HeadBank,
+    pool: Pool,
+    training: Training,
+    round_: str | int,
+    strengths: Tensor,
+    behind: PenaltyRows | None = None,
+) -> None:
+    """POD (Algorithm 2): `epochs` epochs of mini-batch cross-entropy plus the penalty on the rows behind each batch."""
+    own, draw = behind.sizes if behind is not None else (0, 0)
+    schedule = Schedule(
+        n=len(pool.labels), hidden=training.hidden, seed=pool.seed, dataset=pool.dataset, round=round_,
+        epochs=training.epochs, batch_size=training.batch_size, dropout=training.dropout,
+        own=own, draw=draw, dtype=pool.embeddings.dtype,
+    )  # fmt: skip
+    strengths = strengths.to(pool.embeddings.dtype)
+    labels = pool.labels.to(pool.embeddings.dtype)
+    for step in schedule:
+        shared, batch_labels = pool.embeddings[step.rows], labels[step.rows]
+        extra, own_rows, cells = behind.at(step) if behind is not None else (None, None, None)
+        if extra is not None:
+            shared = torch.cat([shared, extra])
+
+        def slope(logits: Tensor, y: Tensor = batch_labels, cells: CellWeights | None = cells) -> Tensor:
+            margin = logits[..., 1] - logits[..., 0]
+            by_margin = pod_slope(margin, y, strengths, cells, training.penalty.relaxation)
+            return torch.stack([-by_margin, by_margin], dim=2)
+
+        bank.step(shared, own_rows, step.masks, slope)
+
+
+class PenaltyRows:
+    """The rows the penalty looks at: S of each head, or rows drawn from a pool whose membership is a probability."""
+
+    def __init__(self, pool: Pool, what: str, trajectories: Sequence[Answers], of_head: Sequence[int]) -> None:
+        """S itself, all of it in every step (a mini-batch alone would hold about one annotated row)."""
+        shared = len(set(of_head)) == 1
+        chosen = [trajectories[of_head[0]]] if shared else [trajectories[t] for t in of_head]
+        stacked = stack_answers(chosen, pool.n_groups, pool.embeddings.dtype)
+        embeddings = pool.embeddings[stacked.rows]  # (T, S, M)
+        self.sizes = (embeddings.shape[1], 0)
+        self.cells = cell_weights(what, pool.labels[stacked.rows], stacked.membership)
+        self._shared, self._own = (embeddings[0], None) if shared else (None, embeddings)
+
+    def at(self, step: Step) -> tuple[Tensor | None, Tensor | None, CellWeights]:
+        """Rows all heads share, rows of each head, and the weights of the cells, for one step."""
+        return self._shared, self._own, self.cells
+
+
+class DrawnPenaltyRows(PenaltyRows):
+    """A fresh random draw of pool rows in every step, weighted by who probably belongs to which group."""
+
+    def __init__(self, pool: Pool, what: str, membership: Tensor) -> None:
+        """membership (T or 1, N, G): rows that must not count are all zero."""
+        self.sizes = (0, min(DRAWN_ROWS, len(pool.labels)))
+        self._pool, self._what, self._membership = pool, what, membership
+
+    def at(self, step: Step) -> tuple[Tensor | None, Tensor | None, CellWeights]:
+        """The rows drawn for this step."""
+        assert step.penalty_rows is not None
+        rows = step.penalty_rows
+        labels = self._pool.labels[rows].expand(self._membership.shape[0], -1)
+        cells = cell_weights(self._what, labels, self._membership[:, rows])
+        return self._pool.embeddings[rows], None, cells

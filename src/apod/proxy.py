@@ -1,0 +1,147 @@
+"""f_a: who probably belongs to which group, learnt from the answers so far.
+
+    theta_a* = argmin 1/|S| sum over S of l(h_i, a_i; theta_a)
+
+Each trajectory (its own S) has its own f_a. A proxy sees answered groups only, never a recorded attribute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from apod.answers import Answers, stack_answers
+from apod.heads import HeadBank, initial_parameters
+from apod.penalty import cross_entropy_slope
+from apod.randomness import generator
+
+State = dict[str, npt.NDArray[np.float64]]
+
+
+class Proxy(Protocol):
+    """f_a for T trajectories.
+
+    Invariants: `probabilities` rows sum to one; the result depends on the embeddings, the answers fitted so far and
+    the seed alone; a group nobody has answered yet may get any probability but never an error.
+    """
+
+    def fit(self, embeddings: Tensor, trajectories: Sequence[Answers]) -> None:
+        """Learn from the answers of every trajectory; may continue from the last fit."""
+        ...
+
+    def probabilities(self, embeddings: Tensor) -> Tensor:
+        """(T, N, G) membership probabilities."""
+        ...
+
+    def state(self) -> State:
+        """What a checkpoint needs."""
+        ...
+
+    def restore(self, state: State) -> None:
+        """Take over a saved state."""
+        ...
+
+
+class PerceptronProxy:
+    """The paper's f_a: one linear layer, Adam, 10 epochs per round, continued from round to round.
+
+    The first fit does the pre-training epochs besides. S is smaller than a mini-batch, so an epoch is one step.
+    """
+
+    def __init__(self, trajectories: int, width: int, n_groups: int, seed: int, dataset: str, epochs: int = 10) -> None:
+        initial = initial_parameters((width, n_groups), generator(seed, "proxy", dataset))
+        self.bank = HeadBank.replicate(initial, trajectories, (width, n_groups))
+        self.epochs, self.n_groups = epochs, n_groups
+
+    def fit(self, embeddings: Tensor, trajectories: Sequence[Answers]) -> None:
+        """10 more epochs on S (20 the first time); S of more than a mini-batch gets a step per 256 rows."""
+        stacked = stack_answers(trajectories, self.n_groups, embeddings.dtype)
+        own = embeddings[stacked.rows]  # (T, S, M)
+        epochs = self.epochs * (2 if self.bank.adam.steps == 0 else 1)
+        for _ in range(epochs * -(-own.shape[1] // 256)):
+            self.bank.step(None, own, [], lambda logits: cross_entropy_slope(logits, stacked.targets))
+
+    def probabilities(self, embeddings: Tensor) -> Tensor:
+        """Softmax of the linear layer."""
+        return self.bank.logits(embeddings).softmax(dim=2)
+
+    def state(self) -> State:
+        """Weights and Adam's memory."""
+        return self.bank.state()
+
+    def restore(self, state: State) -> None:
+        """Go on from a checkpoint."""
+        self.bank.restore(state)
+
+
+class LogisticProxy:
+    """The sturdier f_a: logistic regression with strong L2 on standardised embeddings, fitted to convergence."""
+
+    def __init__(
+        self,
+        trajectories: int,
+        width: int,
+        n_groups: int,
+        seed: int,
+        dataset: str,
+        regularisation: float = 0.01,
+    ) -> None:
+        self.n_groups, self.regularisation = n_groups, regularisation
+        self._weights = np.zeros((trajectories, width + 1, n_groups))
+        self._centre, self._scale = np.zeros(width), np.ones(width)
+
+    def fit(self, embeddings: Tensor, trajectories: Sequence[Answers]) -> None:
+        """Fit each trajectory's answers anew; with one group seen so far, its frequency is all there is."""
+        pool = embeddings.double().numpy()
+        self._centre, spread = pool.mean(axis=0), pool.std(axis=0)
+        self._scale = np.where(spread > 1e-9, spread, 1.0)
+        for number, answers in enumerate(trajectories):
+            rows, groups = answers.known()
+            self._weights[number] = self._fit_one((pool[rows] - self._centre) / self._scale, groups)
+
+    def _fit_one(self, inputs: npt.NDArray[np.float64], groups: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+        from sklearn.linear_model import LogisticRegression
+
+        counts = np.bincount(groups, minlength=self.n_groups)
+        weights = np.zeros((inputs.shape[1] + 1, self.n_groups))
+        if (counts > 0).sum() < 2:
+            weights[-1] = np.log(counts + 1.0)
+            return weights
+        model = LogisticRegression(C=self.regularisation, max_iter=1000).fit(inputs, groups)
+        absent = counts == 0
+        if len(model.classes_) == 2:  # sklearn keeps one row of coefficients for two classes
+            weights[:-1, model.classes_[1]], weights[-1, model.classes_[1]] = (
+                model.coef_[0],
+                model.intercept_[0],
+            )
+        else:
+            weights[:-1, model.classes_], weights[-1, model.classes_] = model.coef_.T, model.intercept_
+        weights[-1, absent] = weights[-1, ~absent].min() - np.log(len(groups) + 1.0)
+        return weights
+
+    def probabilities(self, embeddings: Tensor) -> Tensor:
+        """Softmax of the fitted linear scores."""
+        inputs = (embeddings.double() - torch.from_numpy(self._centre)) / torch.from_numpy(self._scale)
+        weights = torch.from_numpy(self._weights)
+        scores = inputs.expand(len(weights), -1, -1) @ weights[:, :-1] + weights[:, -1:]  # (T, N, G)
+        return scores.softmax(dim=2).to(embeddings.dtype)
+
+    def state(self) -> State:
+        """Weights and standardisation."""
+        return {"weights": self._weights.copy(), "centre": self._centre, "scale": self._scale}
+
+    def restore(self, state: State) -> None:
+        """Go on from a checkpoint."""
+        self._weights, self._centre, self._scale = state["weights"].copy(), state["centre"], state["scale"]
+
+
+PROXIES: dict[str, Callable[[int, int, int, int, str], Proxy]] = {
+    "perceptron": PerceptronProxy,
+    "logistic": LogisticProxy,
+}
+"""Kinds of f_a, each made from (trajectories, width, n_groups, seed, dataset)."""

@@ -1,0 +1,74 @@
+"""Common random numbers: which rows a training step sees and which units it drops.
+
+Both depend on the seed, the dataset and the round alone, never on the method, the strength or the bank: all heads of
+a seed share them, which makes comparisons paired, one mask serve the whole bank, and a head's result the same alone
+or in company.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from apod.randomness import generator
+
+
+@dataclass(frozen=True)
+class Step:
+    """One training step: the mini-batch and the dropout masks of its rows and of the penalty's rows."""
+
+    rows: Tensor  # (B,) indices into the training part
+    masks: list[Tensor]  # per hidden layer (B + S, H), 0 or 1/(1-p)
+    penalty_rows: Tensor | None = None  # (P,) indices drawn for a penalty over the pool
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The steps of one round of training.
+
+    `own` rows stand behind each mini-batch (the annotated people, or each head's own). `draw` rows instead asks
+    for that many pool rows per step, drawn without replacement, behind the mini-batch.
+    """
+
+    n: int
+    hidden: Sequence[int]
+    seed: int
+    dataset: str
+    round: str | int
+    epochs: int = 10
+    batch_size: int = 256
+    dropout: float = 0.5
+    own: int = 0
+    draw: int = 0
+    dtype: torch.dtype = torch.float32
+
+    def __iter__(self) -> Iterator[Step]:
+        for epoch in range(self.epochs):
+            yield from self._epoch(epoch)
+
+    def _epoch(self, epoch: int) -> Iterator[Step]:
+        key = (self.dataset, self.round, epoch)
+        order = torch.from_numpy(generator(self.seed, "batches", *key).permutation(self.n))
+        batches = order.split(self.batch_size)
+        masks = generator(self.seed, "dropout", *key)
+        behind = self._masks_behind(len(batches), generator(self.seed, "dropout-penalty", *key))
+        pool = generator(self.seed, "penalty-rows", *key)
+        for number, rows in enumerate(batches):
+            drawn = torch.from_numpy(pool.choice(self.n, self.draw, replace=False)) if self.draw else None
+            front = [self._scaled(masks.random((len(rows), width), dtype=np.float32)) for width in self.hidden]
+            both = [torch.cat([a, b[:, number]]) for a, b in zip(front, behind, strict=True)]
+            yield Step(rows, both, drawn)
+
+    def _masks_behind(self, steps: int, rng: np.random.Generator) -> list[Tensor]:
+        """Masks (S, steps, H) of the rows behind the mini-batch; rows lead, so that more rows change no earlier one."""
+        rows = self.own + self.draw
+        drawn = rng.random((rows, steps, sum(self.hidden)), dtype=np.float32)
+        return list(self._scaled(drawn).split(list(self.hidden), dim=2))
+
+    def _scaled(self, uniform: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> Tensor:
+        keep = torch.from_numpy(uniform) >= self.dropout
+        return keep.to(self.dtype).div_(1 - self.dropout)

@@ -1,0 +1,185 @@
+"""AIS: whom to ask about next. Every rule is one function in the `SELECTORS` table.
+
+The paper's rule (Algorithm 3) in two steps:
+
+    a~, c~ = argmin over (a, c) of  p*_a(c, c) = p_a(c, c) - mean over groups of p_.(c, c)      group selection
+    x*     = argmax over the subgroup (a~, c~) of  min over S of ||h_i - h_j||                  individual selection
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from apod.coverage import Coverage
+from apod.data.dataset import IntArray
+
+FloatArray = npt.NDArray[np.floating]
+BoolArray = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """What a selector may see of one trajectory: no recorded group, only answers and what follows from them."""
+
+    labels: IntArray  # (n,) y
+    askable: BoolArray  # (n,) not asked yet, and not with somebody else right now
+    positive: FloatArray  # (n,) P(y = 1) by the asking head, in evaluation mode
+    membership: FloatArray  # (n, g) P(group) by f_a
+    coverage: Coverage  # distance of every row to its nearest answered row
+
+    @property
+    def predicted(self) -> IntArray:
+        """(n,) the asking head's decisions."""
+        return (self.positive > 0.5).astype(np.int64)
+
+    @property
+    def proxy(self) -> IntArray:
+        """(n,) the most probable group."""
+        return self.membership.argmax(axis=1)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One row to ask about, why, and with which probability it was drawn (1 = the rule left no choice)."""
+
+    row: int
+    reason: Mapping[str, str | int | float | None]
+    probability: float = 1.0
+
+
+Selector = Callable[[View, int, np.random.Generator], list[Choice]]
+"""Choose up to k askable rows, all different, best first; ties go to the lowest row; fewer when the pool runs out.
+
+Invariants: only askable rows; the same view and generator give the same choice; nothing outside the view is read.
+"""
+
+
+def centred_accuracies(
+    labels: IntArray, predicted: IntArray, proxy: IntArray, n_groups: int, askable: BoolArray
+) -> npt.NDArray[np.float64]:
+    """p*_a(c, c) on the unannotated rows, (g, 2): accuracy of group a and label c minus its mean over groups.
+
+    A subgroup without members is NaN and does not enter the mean.
+    """
+    cell = proxy[askable] * 2 + labels[askable]
+    members = np.bincount(cell, minlength=2 * n_groups).reshape(n_groups, 2)
+    right = np.bincount(cell[labels[askable] == predicted[askable]], minlength=2 * n_groups).reshape(n_groups, 2)
+    with np.errstate(invalid="ignore"):  # 0/0 is the documented NaN
+        accuracy = right / members
+    filled = members > 0
+    mean = np.where(filled, accuracy, 0).sum(axis=0) / np.maximum(filled.sum(axis=0), 1)
+    return np.asarray(accuracy - mean)
+
+
+def worst_first(accuracies: npt.NDArray[np.float64]) -> list[tuple[int, int]]:
+    """Subgroups (group, label) from the lowest centred accuracy up; ties by group, then label; empty ones left out."""
+    order = np.argsort(accuracies, axis=None, kind="stable")
+    cells = [(int(i) // 2, int(i) % 2) for i in order]
+    return [cell for cell in cells if not np.isnan(accuracies[cell])]
+
+
+def _by_subgroup(view: View, k: int, pick: Callable[[BoolArray, int], list[Choice]], rule: str) -> list[Choice]:
+    """Fill k places from the worst subgroup; where it runs out, from the next worst."""
+    proxy = view.proxy
+    accuracies = centred_accuracies(view.labels, view.predicted, proxy, view.membership.shape[1], view.askable)
+    chosen: list[Choice] = []
+    for group, label in worst_first(accuracies):
+        if len(chosen) == k:
+            break
+        inside = view.askable & (proxy == group) & (view.labels == label)
+        where = {
+            "rule": rule,
+            "group": group,
+            "label": label,
+            "centred_accuracy": float(accuracies[group, label]),
+        }
+        picks = pick(inside, k - len(chosen))
+        chosen += [Choice(c.row, where | dict(c.reason), c.probability) for c in picks]
+    return chosen
+
+
+def _farthest(view: View, candidates: BoolArray, k: int) -> list[Choice]:
+    return [Choice(p.row, {"distance": p.distance}) for p in view.coverage.farthest(candidates, k)]
+
+
+def _random(candidates: BoolArray, k: int, rng: np.random.Generator) -> list[Choice]:
+    rows = np.flatnonzero(candidates)
+    drawn = rng.choice(rows, size=min(k, len(rows)), replace=False)
+    return [Choice(int(row), {}, len(drawn) / len(rows)) for row in drawn]
+
+
+def worst_subgroup_farthest(view: View, k: int, rng: np.random.Generator) -> list[Choice]:
+    """APOD: the subgroup with the worst accuracy, then the person in it farthest from all annotated ones."""
+    return _by_subgroup(view, k, lambda inside, m: _farthest(view, inside, m), "worst subgroup, farthest person")
+
+
+def worst_subgroup_random(view: View, k: int, rng: np.random.Generator) -> list[Choice]:
+    """Group selection alone: a random person of the worst subgroup."""
+    return _by_subgroup(view, k, lambda inside, m: _random(inside, m, rng), "worst subgroup, random person")
+
+
+def farthest_anywhere(view: View, k: int, rng: np.random.Generator) -> list[Choice]:
+    """Individual selection alone = core-set: the person farthest from all annotated ones, in any subgroup."""
+    return [Choice(c.row, {"rule": "farthest person", **c.reason}) for c in _farthest(view, view.askable, k)]
+
+
+def random_anywhere(view: View, k: int, rng: np.random.Generator) -> list[Choice]:
+    """A random person."""
+    return [Choice(c.row, {"rule": "random person"}, c.probability) for c in _random(view.askable, k, rng)]
+
+
+def random_by_label(view: View, k: int, rng: np.random.Generator) -> list[Choice]:
+    """A random person of the label asked about less often so far: random answers, stratified by label."""
+    answered = view.coverage.answered
+    counts = np.bincount(view.labels[list(answered)], minlength=2)
+    chosen: list[Choice] = []
+    askable = view.askable.copy()
+    for _ in range(k):
+        label = int(counts.argmin())
+        inside = askable & (view.labels == label)
+        for choice in _random(inside if inside.any() else askable, 1, rng):
+            chosen.append(Choice(choice.row, {"rule": "random person of a label", "label": label}, choice.probability))
+            askable[choice.row] = False
+        counts[label] += 1
+    return chosen
+
+
+def most_uncertain(view: View, k: int, rng: np.random.Generator) -> list[Choice]:
+    """Active learning: the person whose prediction has the largest Shannon entropy."""
+    p = view.positive.astype(np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):  # 0 log 0 = 0
+        entropy = np.nan_to_num(-p * np.log2(p)) + np.nan_to_num(-(1 - p) * np.log2(1 - p))
+    rows = np.flatnonzero(view.askable)
+    best = rows[np.argsort(-entropy[rows], kind="stable")[:k]]
+    return [Choice(int(row), {"rule": "most uncertain person", "entropy": float(entropy[row])}) for row in best]
+
+
+SELECTORS: dict[str, Selector] = {
+    "apod": worst_subgroup_farthest,
+    "random": random_anywhere,
+    "stratified": random_by_label,
+    "uncertainty": most_uncertain,
+    "coreset": farthest_anywhere,
+    "group": worst_subgroup_random,
+}
+"""Whom to ask about next, by name."""
+
+
+def first_rows(labels: IntArray, rng: np.random.Generator) -> list[Choice]:
+    """All rows in the order the first answers are drawn: at random, alternating between the labels.
+
+    Nobody's group is known yet, so nothing but the label can be balanced.
+    """
+    piles = [rng.permutation(np.flatnonzero(labels == label)).tolist() for label in (1, 0)]
+    sizes = [len(pile) for pile in piles]
+    order: list[Choice] = []
+    for place in range(max(sizes)):
+        for label, pile, size in zip((1, 0), piles, sizes, strict=True):
+            if place < size:
+                reason = {"rule": "first answers, random person of a label", "label": label}
+                order.append(Choice(int(pile[place]), reason, 1 / (size - place)))
+    return order
