@@ -33,9 +33,9 @@ class Task:
 class Dataset:
     """Rows with a binary label, and a group where one is on record.
 
-    `features` never holds the label, the sensitive attribute, or the column it was derived from. `groups` are codes
-    into `group_names` with UNKNOWN where nothing is on record; only an annotator and the report may read them. The
-    last group is the reference (for two groups: the paper's group 1), the first the unprivileged one.
+    `features` never holds the label, the sensitive attribute, or the column it was derived from. `groups` are
+    codes into `group_names` with UNKNOWN where nothing is on record; only an annotator and the report may read
+    them. The last group is the reference (for two groups: the paper's group 1), the first the unprivileged one.
     """
 
     name: str
@@ -62,7 +62,7 @@ class Split:
 
 
 def split_rows(name: str, n: int, fractions: tuple[float, float, float], seed: int) -> Split:
-    """Shuffle n rows by seed and dataset name and cut them at the fractions (rounded down; the rest is test)."""
+    """Shuffle n rows by seed and dataset name, cut at the fractions (rounded down; the rest is test)."""
     order = generator(seed, "split", name).permutation(n)
     first, second = int(n * fractions[0]), int(n * fractions[0]) + int(n * fractions[1])
     return Split(np.sort(order[:first]), np.sort(order[first:second]), np.sort(order[second:]))

@@ -1,0 +1,209 @@
+"""Raw columns to a numeric matrix: one-hot categories and standardised numbers, learned from `fit`'s rows only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from apod.data.dataset import IntArray
+from apod.data.frames import as_frame, is_number
+from apod.errors import CheckpointError, InputError
+
+MISSING = "missing"
+"""Category of a cell without a value. A category that is spelled like this is taken for the same."""
+
+Floats = npt.NDArray[np.float64]
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class NumberColumn:
+    """A column that becomes (x - mean) / scale."""
+
+    name: str
+    mean: float
+    scale: float
+
+    @property
+    def encoded_names(self) -> tuple[str, ...]:
+        """Names of the encoded columns."""
+        return (self.name,)
+
+    def encode(self, column: pd.Series[Any]) -> npt.NDArray[np.floating[Any]]:
+        """The standardised column, (n, 1)."""
+        if not is_number(column):
+            raise InputError(f"Column {self.name!r} held numbers when the encoder was fitted, and now holds text.")
+        with np.errstate(over="ignore"):  # refused just below
+            scaled = ((_finite(self.name, column) - self.mean) / self.scale).astype(np.float32)
+        if not np.isfinite(scaled).all():
+            raise InputError(f"Column {self.name!r} has a value too large to be scaled: it would become infinity.")
+        return scaled[:, None]
+
+
+@dataclass(frozen=True)
+class CategoryColumn:
+    """A column that becomes one 0/1 column per category; an unknown category becomes all zeros."""
+
+    name: str
+    categories: tuple[str, ...]
+
+    @property
+    def encoded_names(self) -> tuple[str, ...]:
+        """Names of the encoded columns."""
+        return tuple(f"{self.name}={category}" for category in self.categories)
+
+    def encode(self, column: pd.Series[Any]) -> npt.NDArray[np.floating[Any]]:
+        """The one-hot columns, (n, categories)."""
+        codes, keys = _category_keys(self.name, column)
+        place = {category: i for i, category in enumerate(self.categories)}
+        places = np.array([place.get(key, -1) for key in keys], dtype=np.int64)[codes]
+        hot = np.zeros((len(codes), len(self.categories)), dtype=np.float32)
+        rows = np.flatnonzero(places >= 0)
+        hot[rows, places[rows]] = 1.0
+        return hot
+
+
+class TableEncoder:
+    """One-hot encoding and standard scaling that know only the rows given to `fit`.
+
+    Numbers and booleans are standardised (population standard deviation; a constant column becomes 0). All
+    other columns are categories: 0/1 columns in alphabetical order, left unscaled. A missing cell is the
+    category "missing"; a category not seen in `fit` gets zeros; beyond `max_categories` only the most frequent
+    ones get a column. NaN and infinity in a number column raise InputError.
+
+    After `fit`: `columns_` (what became of each raw column), `n_features_in_` raw columns, `feature_names_` of
+    the d encoded columns, `blocks_` (d,) the raw column each encoded one came from.
+    """
+
+    columns_: tuple[NumberColumn | CategoryColumn, ...]
+    n_features_in_: int
+    feature_names_: tuple[str, ...]
+    blocks_: IntArray
+
+    def __init__(self, max_categories: int = 256) -> None:
+        self.max_categories = max_categories
+
+    def fit(self, X: Any) -> Self:
+        """Learn means, deviations and categories from these rows and no others."""
+        frame = as_frame(X)
+        if len(frame) == 0:
+            raise InputError(f"X has 0 sample(s) (shape={frame.shape}) while a minimum of 1 is required.")
+        return self._settle(tuple(self._fit_column(str(name), frame[name]) for name in frame.columns))
+
+    def transform(self, X: Any) -> npt.NDArray[np.float32]:
+        """The encoded rows, (n, d) float32; columns are found by name, those of plain arrays by position."""
+        if not hasattr(self, "columns_"):
+            raise InputError("This TableEncoder is not fitted yet: call fit first.")
+        frame = self._align(as_frame(X))
+        encoded = np.empty((len(frame), len(self.feature_names_)), dtype=np.float32)
+        start = 0
+        for column in self.columns_:
+            stop = start + len(column.encoded_names)
+            encoded[:, start:stop] = column.encode(frame[column.name])
+            start = stop
+        return encoded
+
+    def fit_transform(self, X: Any) -> npt.NDArray[np.float32]:
+        """`fit(X)`, then `transform(X)`."""
+        return self.fit(X).transform(X)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All that was learned, as plain data that JSON holds without loss."""
+        columns = [
+            {"name": c.name, "mean": c.mean, "scale": c.scale}
+            if isinstance(c, NumberColumn)
+            else {"name": c.name, "categories": list(c.categories)}
+            for c in self.columns_
+        ]
+        return {"format": FORMAT, "max_categories": self.max_categories, "columns": columns}
+
+    @classmethod
+    def from_dict(cls, saved: Mapping[str, Any]) -> Self:
+        """The encoder that `to_dict` described."""
+        if saved.get("format") != FORMAT:
+            raise CheckpointError(f"A saved encoder of format {saved.get('format')!r} cannot be read: need {FORMAT}.")
+        try:
+            columns = tuple(_column_from(entry) for entry in saved["columns"])
+            return cls(int(saved["max_categories"]))._settle(columns)
+        except (KeyError, TypeError, ValueError) as error:
+            raise CheckpointError("The saved encoder is damaged: fit and save it again.") from error
+
+    def _settle(self, columns: tuple[NumberColumn | CategoryColumn, ...]) -> Self:
+        self.columns_ = columns
+        self.n_features_in_ = len(columns)
+        self.feature_names_ = tuple(name for column in columns for name in column.encoded_names)
+        widths = [len(column.encoded_names) for column in columns]
+        self.blocks_ = np.repeat(np.arange(len(columns), dtype=np.int64), widths)
+        return self
+
+    def _fit_column(self, name: str, column: pd.Series[Any]) -> NumberColumn | CategoryColumn:
+        if is_number(column):
+            return NumberColumn(name, *_mean_and_scale(_finite(name, column)))
+        codes, keys = _category_keys(name, column)
+        counts: dict[str, int] = {}
+        for key, count in zip(keys, np.bincount(codes, minlength=len(keys)), strict=True):
+            if count:  # a pandas category nobody in these rows has must not show
+                counts[key] = counts.get(key, 0) + int(count)
+        frequent = sorted(counts, key=lambda key: (-counts[key], key))[: self.max_categories]
+        return CategoryColumn(name, tuple(sorted(frequent)))
+
+    def _align(self, frame: pd.DataFrame) -> pd.DataFrame:
+        names = [column.name for column in self.columns_]
+        if frame.shape[1] != len(names):
+            raise InputError(
+                f"X has {frame.shape[1]} features, but TableEncoder is expecting {len(names)} features as input."
+            )
+        if list(frame.columns) == [f"x{i}" for i in range(len(names))]:  # a plain array: by position
+            return frame.set_axis(names, axis=1)
+        lost = [name for name in names if name not in frame.columns]
+        if lost:
+            raise InputError(f"X lacks column {lost[0]!r}, which was there when the encoder was fitted.")
+        return frame
+
+
+def _column_from(entry: Mapping[str, Any]) -> NumberColumn | CategoryColumn:
+    if "categories" in entry:
+        return CategoryColumn(str(entry["name"]), tuple(str(c) for c in entry["categories"]))
+    return NumberColumn(str(entry["name"]), float(entry["mean"]), float(entry["scale"]))
+
+
+def _finite(name: str, column: pd.Series[Any]) -> Floats:
+    values = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    bad = ~np.isfinite(values)
+    if bad.any():
+        what = "NaN (a missing value)" if np.isnan(values[bad][0]) else "infinity (inf)"
+        raise InputError(
+            f"Column {name!r} contains {what} in {int(bad.sum())} row(s), first in row {int(bad.argmax())} "
+            "(counting from 0): fill in a number or remove those rows."
+        )
+    return values
+
+
+def _mean_and_scale(values: Floats) -> tuple[float, float]:
+    peak = float(np.abs(values).max())
+    if peak == 0.0:
+        return 0.0, 1.0
+    shares = values / peak  # squares of very large or very small numbers would leave the range of floats
+    mean, deviation = float(shares.mean()), float(shares.std())
+    rounding = 10 * np.finfo(np.float64).eps  # a constant column's deviation is not exactly 0
+    return mean * peak, deviation * peak if deviation > rounding else 1.0
+
+
+def _category_keys(name: str, column: pd.Series[Any]) -> tuple[IntArray, list[str]]:
+    """Each row's position in a list of category names; the last position is the missing cells."""
+    codes, uniques = pd.factorize(column.astype(object) if is_number(column) else column)
+    keys = [_key(name, value) for value in uniques]
+    return np.where(codes < 0, len(keys), codes).astype(np.int64), [*keys, MISSING]
+
+
+def _key(name: str, value: Any) -> str:
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        return str(int(value))  # a code read as 1.0, because a cell was missing elsewhere, is still 1
+    if isinstance(value, str | bool | int | float | np.generic):
+        return str(value)
+    raise InputError(f"Column {name!r} holds {type(value).__name__} values: turn them into numbers or text.")
