@@ -2,8 +2,8 @@
 
     python benchmarks/bench_metrics.py [--rows 200000] [--fairlearn-resamples 5] [--json]
 
-fairlearn resamples rows, so it gets few resamples and its time per resample is scaled up; both compute accuracy, TPR, FPR
-and selection rate per group (ours computes the fairness metrics besides).
+fairlearn resamples rows, so it gets few resamples and its time per resample is scaled up; both compute accuracy,
+TPR, FPR and selection rate per group (ours computes the fairness metrics besides).
 """
 
 from __future__ import annotations
