@@ -11,11 +11,14 @@ import numpy.typing as npt
 import pandas as pd
 
 from apod.data.dataset import IntArray
-from apod.data.frames import as_frame, is_number
+from apod.data.frames import as_frame, category_codes, is_number
 from apod.errors import CheckpointError, InputError
 
 MISSING = "missing"
 """Category of a cell without a value. A category that is spelled like this is taken for the same."""
+
+MAX_CATEGORIES = 256
+"""How many categories of one column get a column of their own."""
 
 Floats = npt.NDArray[np.float64]
 FORMAT = 1
@@ -59,7 +62,7 @@ class CategoryColumn:
 
     def encode(self, column: pd.Series[Any]) -> npt.NDArray[np.floating[Any]]:
         """The one-hot columns, (n, categories)."""
-        codes, keys = _category_keys(self.name, column)
+        codes, keys = _with_missing(self.name, column)
         place = {category: i for i, category in enumerate(self.categories)}
         places = np.array([place.get(key, -1) for key in keys], dtype=np.int64)[codes]
         hot = np.zeros((len(codes), len(self.categories)), dtype=np.float32)
@@ -85,7 +88,7 @@ class TableEncoder:
     feature_names_: tuple[str, ...]
     blocks_: IntArray
 
-    def __init__(self, max_categories: int = 256) -> None:
+    def __init__(self, max_categories: int = MAX_CATEGORIES) -> None:
         self.max_categories = max_categories
 
     def fit(self, X: Any) -> Self:
@@ -144,7 +147,7 @@ class TableEncoder:
     def _fit_column(self, name: str, column: pd.Series[Any]) -> NumberColumn | CategoryColumn:
         if is_number(column):
             return NumberColumn(name, *_mean_and_scale(_finite(name, column)))
-        codes, keys = _category_keys(name, column)
+        codes, keys = _with_missing(name, column)
         counts: dict[str, int] = {}
         for key, count in zip(keys, np.bincount(codes, minlength=len(keys)), strict=True):
             if count:  # a pandas category nobody in these rows has must not show
@@ -194,16 +197,7 @@ def _mean_and_scale(values: Floats) -> tuple[float, float]:
     return mean * peak, deviation * peak if deviation > rounding else 1.0
 
 
-def _category_keys(name: str, column: pd.Series[Any]) -> tuple[IntArray, list[str]]:
+def _with_missing(name: str, column: pd.Series[Any]) -> tuple[IntArray, list[str]]:
     """Each row's position in a list of category names; the last position is the missing cells."""
-    codes, uniques = pd.factorize(column.astype(object) if is_number(column) else column)
-    keys = [_key(name, value) for value in uniques]
-    return np.where(codes < 0, len(keys), codes).astype(np.int64), [*keys, MISSING]
-
-
-def _key(name: str, value: Any) -> str:
-    if isinstance(value, float | np.floating) and float(value).is_integer():
-        return str(int(value))  # a code read as 1.0, because a cell was missing elsewhere, is still 1
-    if isinstance(value, str | bool | int | float | np.generic):
-        return str(value)
-    raise InputError(f"Column {name!r} holds {type(value).__name__} values: turn them into numbers or text.")
+    codes, keys = category_codes(name, column)
+    return np.where(codes < 0, len(keys), codes), [*keys, MISSING]

@@ -11,6 +11,7 @@ from pandas.api import types
 from pyarrow.interchange import from_dataframe
 from scipy import sparse
 
+from apod.data.dataset import IntArray
 from apod.errors import InputError
 
 _NUMBERS = {"integer", "floating", "mixed-integer-float", "decimal", "boolean"}
@@ -51,6 +52,15 @@ def is_number(column: pd.Series[Any]) -> bool:
 def is_words(column: pd.Series[Any]) -> bool:
     """Whether the encoder reads this column as categories."""
     return isinstance(column.dtype, pd.CategoricalDtype) or bool(types.is_string_dtype(column.dtype))
+
+
+def category_codes(name: str, column: pd.Series[Any]) -> tuple[IntArray, list[str]]:
+    """Each row's position in the list of category names that follows; -1 where the cell is missing.
+
+    A code read as 1.0, because a cell was missing elsewhere in the column, is the category "1" like any other 1.
+    """
+    codes, uniques = pd.factorize(column.astype(object) if is_number(column) else column)
+    return codes.astype(np.int64), [_category_name(name, value) for value in uniques]
 
 
 def refuse_repeated(names: list[str]) -> None:
@@ -113,3 +123,11 @@ def _settle_objects(name: str, column: pd.Series[Any]) -> pd.Series[Any]:
 def _all_plain(column: pd.Series[Any]) -> bool:
     plain = (str, bool, int, float, np.generic)
     return all(isinstance(value, plain) for value in column.dropna())
+
+
+def _category_name(name: str, value: Any) -> str:
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        return str(int(value))
+    if isinstance(value, str | bool | int | float | np.generic):
+        return str(value)
+    raise InputError(f"Column {name!r} holds {type(value).__name__} values: turn them into numbers or text.")

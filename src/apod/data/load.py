@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from apod.data.dataset import UNKNOWN, Dataset
+from apod.data.files import looks_like_a_file
+from apod.data.own import load_file
 from apod.data.tables import DATASETS
 from apod.errors import InputError, UnknownName
 
@@ -20,16 +22,51 @@ def load_dataset(
     sensitive: str | None = None,
     reference: str | None = None,
     group_names: Sequence[str] | None = None,
+    positive: str | None = None,
+    drop: Sequence[str] = (),
     data_dir: str | Path | None = None,
 ) -> Dataset:
-    """A named dataset, from the first source that has it, or the user's own file."""
-    named = DATASETS.get(str(name_or_path))
-    if named is None:
-        raise UnknownName("dataset", str(name_or_path), DATASETS)
-    if label is not None or sensitive is not None or group_names is not None:
-        raise InputError(f"The dataset {named.name!r} brings its own label and groups: leave label and sensitive out.")
-    dataset = named.load(data_dir)
-    return dataset if reference is None else with_reference(dataset, reference)
+    """A named dataset, from the first source that has it, or the user's own CSV, TSV or Parquet file.
+
+    Parameters
+    ----------
+    name_or_path : str or Path
+        A name of `DATASETS`, or the path of a .csv, .csv.gz, .tsv, .tsv.gz or .parquet file.
+    label : str
+        Own file: the column to predict, with two distinct values.
+    sensitive : str, optional
+        Own file: the column that records the group. It never becomes a feature.
+    reference : str, optional
+        The group that comes last, the paper's group 1. Default: the paper's choice, or the largest.
+    group_names : sequence of str, optional
+        Own file: the groups there are, when not all (or none) of them are on record.
+    positive : str, optional
+        Own file: the label value that counts as 1. Default: 1, true or yes, else the larger of the two.
+    drop : sequence of str
+        Own file: columns that must not become features, for example what the group was derived from.
+    data_dir : str or Path, optional
+        Folder with the named datasets' files; the environment variable APOD_DATA says the same.
+    """
+    text = str(name_or_path)
+    named = DATASETS.get(text)
+    own = {"label": label, "sensitive": sensitive, "group_names": group_names, "positive": positive}
+    if named is not None:
+        settings = [name for name, value in own.items() if value is not None] + (["drop"] if drop else [])
+        if settings:
+            raise InputError(f"The dataset {text!r} brings its own label and groups: leave {settings[0]} out.")
+        dataset = named.load(data_dir)
+        return dataset if reference is None else with_reference(dataset, reference)
+    if isinstance(name_or_path, str) and not looks_like_a_file(text):
+        raise UnknownName("dataset", text, DATASETS)
+    return load_file(
+        Path(name_or_path),
+        label=label,
+        sensitive=sensitive,
+        reference=reference,
+        group_names=group_names,
+        positive=positive,
+        drop=drop,
+    )
 
 
 def with_reference(dataset: Dataset, reference: str) -> Dataset:
@@ -38,5 +75,5 @@ def with_reference(dataset: Dataset, reference: str) -> Dataset:
     if reference not in names:
         raise UnknownName("group", reference, names)
     order = [*(name for name in names if name != reference), reference]
-    code = np.array([*(order.index(name) for name in names), UNKNOWN], dtype=np.int64)  # code -1 stays -1
+    code = np.array([*(order.index(name) for name in names), UNKNOWN], dtype=np.int64)  # -1 stays -1
     return replace(dataset, group_names=tuple(order), groups=code[dataset.groups])

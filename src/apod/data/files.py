@@ -1,0 +1,118 @@
+"""Reading a user's CSV, TSV or Parquet file into a frame, refusing what is not a clean table.
+
+Cells of a text file stay text here (what is a number is decided later, with a say for the user); the cells
+`MISSING_CELLS` are missing. A Parquet file's types are taken as they are.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+from pathlib import Path
+from typing import Any, TextIO
+
+import pandas as pd
+import pyarrow as pa
+from pyarrow import csv as arrow_csv
+from pyarrow import parquet
+
+from apod.data.frames import refuse_repeated
+from apod.errors import InputError
+
+TEXT_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
+PARQUET_SUFFIXES = (".parquet", ".pq")
+MISSING_CELLS = ("", "NA", "N/A", "#N/A", "NaN", "nan", "NULL", "null", "None", "<NA>")
+
+
+def looks_like_a_file(name: str) -> bool:
+    """Whether a name that is no dataset's is meant as a path."""
+    return Path(name).exists() or "/" in name or "\\" in name or bool(Path(name).suffix)
+
+
+def table_name(path: Path) -> str:
+    """The file's name without folder and type: what the dataset is called."""
+    for suffix in (*TEXT_SUFFIXES, *PARQUET_SUFFIXES):
+        if path.name.lower().endswith(suffix):
+            return path.name[: -len(suffix)]
+    return path.name
+
+
+def read_table(path: Path) -> pd.DataFrame:
+    """The file's rows and columns; InputError where there is no file, no row, or no table in it."""
+    if path.is_dir():
+        raise InputError(f"{str(path)!r} is a folder: name a file in it.")
+    if not path.exists():
+        raise InputError(f"There is no file {str(path)!r}: check the path.")
+    lower = path.name.lower()
+    if not lower.endswith((*TEXT_SUFFIXES, *PARQUET_SUFFIXES)):
+        raise InputError(
+            f"{path.name} is of no known type: save it as {', '.join((*TEXT_SUFFIXES, PARQUET_SUFFIXES[0]))}."
+        )
+    try:
+        frame = _read_parquet(path) if lower.endswith(PARQUET_SUFFIXES) else _read_text(path)
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path.name} is not UTF-8 text: save it in that encoding.") from error
+    except (OSError, EOFError, csv.Error, pa.ArrowException) as error:
+        raise InputError(f"{path.name} cannot be read ({_reason(error)}): save it again.") from error
+    if len(frame) == 0:
+        raise InputError(f"{path.name} has a header but no rows: there is nothing to learn from.")
+    return frame
+
+
+def _read_parquet(path: Path) -> pd.DataFrame:
+    table = parquet.read_table(path)
+    refuse_repeated(list(table.column_names))
+    frame: pd.DataFrame = table.to_pandas(ignore_metadata=True)  # a stored pandas index is a column like any other
+    return frame
+
+
+def _read_text(path: Path) -> pd.DataFrame:
+    header, separator = _header(path)
+    uneven: list[Any] = []
+
+    def note_and_skip(row: Any) -> str:
+        uneven.append((row.number, row.actual_columns))
+        return "skip"
+
+    places = [f"c{i}" for i in range(len(header))]
+    table = arrow_csv.read_csv(
+        path,
+        read_options=arrow_csv.ReadOptions(column_names=places, skip_rows_after_names=1, use_threads=False),
+        parse_options=arrow_csv.ParseOptions(
+            delimiter=separator, newlines_in_values=True, invalid_row_handler=note_and_skip
+        ),
+        convert_options=arrow_csv.ConvertOptions(
+            column_types=dict.fromkeys(places, pa.string()), null_values=MISSING_CELLS, strings_can_be_null=True
+        ),
+    )
+    if uneven:
+        number, width = uneven[0]
+        raise InputError(f"{path.name}, row {number - 1}: {width} cells under {len(header)} column names.")
+    frame: pd.DataFrame = table.to_pandas()
+    return frame.set_axis(header, axis=1)
+
+
+def _header(path: Path) -> tuple[list[str], str]:
+    """The column names and the separator: whichever of tab, semicolon and comma the first line has most of."""
+    with _open_text(path) as lines:
+        first = lines.readline()
+        if not first.strip():
+            raise InputError(f"{path.name} is empty: it needs a line of column names and a line per person.")
+        separator = "\t" if ".tsv" in path.name.lower() else max((",", ";", "\t"), key=first.count)
+        lines.seek(0)
+        names = [name.strip() for name in next(csv.reader(lines, delimiter=separator))]
+    refuse_repeated([name for name in names if name])
+    if names.count("") > 1:
+        raise InputError(f"{path.name} has {names.count('')} columns without a name: name them.")
+    return names, separator
+
+
+def _open_text(path: Path) -> TextIO:
+    if path.name.lower().endswith(".gz"):
+        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
+    return path.open(encoding="utf-8-sig", newline="")
+
+
+def _reason(error: Exception) -> str:
+    # the first words only: the rest of such a message may quote a row, and with it somebody's group
+    return str(error).split(":")[0].split("\n")[0][:80] or type(error).__name__

@@ -1,0 +1,234 @@
+"""A user's own table as a Dataset: which column is what, and everything that can be wrong with it.
+
+Rules
+- Label: exactly two distinct values. The positive one is `positive` where given; else the only one of the two that
+  reads 1, true, yes, y or t; else the larger number, or the later in alphabetical order.
+- Groups: the distinct values of the sensitive column, by name, in alphabetical order with the reference group last;
+  the reference is the one asked for, else the largest. A missing cell is UNKNOWN. `group_names` fixes the groups and
+  their order instead, and is the only source of groups where no column records them.
+- Features: all other columns. In a text file a column of numbers is a number column and must have no gap; one with
+  mostly numbers and some text is refused; any other is a category, its missing cells the category "missing".
+- Left out, with a note: identifiers (a column named id, or text that differs in every row), constant columns, and
+  the columns in `drop`. Drop what the group was derived from: an age column where the groups are by age.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from apod.data.dataset import UNKNOWN, Dataset, IntArray, Task
+from apod.data.encode import MAX_CATEGORIES
+from apod.data.files import read_table, table_name
+from apod.data.frames import as_frame, category_codes, is_number
+from apod.errors import InputError, UnknownName
+
+MOSTLY = 0.9  # share of numbers from which text in a column is a slip, not a category
+FEW_ROWS = 20  # below, text that differs in every row need not be an identifier
+AFFIRMATIVE = frozenset({"1", "true", "yes", "y", "t"})
+OWN_TASK = Task(split=(0.6, 0.2, 0.2))
+
+
+def load_file(
+    path: Path,
+    *,
+    label: str | None,
+    sensitive: str | None = None,
+    reference: str | None = None,
+    group_names: Sequence[str] | None = None,
+    positive: str | None = None,
+    drop: Sequence[str] = (),
+) -> Dataset:
+    """The file's rows as a Dataset, by the rules of this module."""
+    frame = read_table(path)
+    columns = [str(name) for name in frame.columns if str(name)]
+    if label is None:
+        raise InputError(f"Say which column of {path.name} is the label (--label): {_some(columns)}.")
+    for name in (label, *([] if sensitive is None else [sensitive]), *drop):
+        _require(name, columns, path.name)
+    if label == sensitive:
+        raise InputError(f"Column {label!r} cannot be both the label and the sensitive attribute.")
+    labels, label_names = _labels(label, frame[label], positive)
+    groups, names = _groups(sensitive, frame, reference, group_names)
+    rest = frame.drop(columns=[name for name in (label, sensitive, *drop) if name is not None])
+    features, notes = _features(rest)
+    return Dataset(
+        name=table_name(path),
+        features=features,
+        labels=labels,
+        groups=groups,
+        group_names=names,
+        rows=np.arange(len(frame), dtype=np.int64),
+        label_names=label_names,
+        task=OWN_TASK,
+        notes=(*(f"Column {name!r} is left out, as asked." for name in drop), *notes),
+    )
+
+
+def _require(name: str, columns: list[str], file: str) -> None:
+    if name not in columns:
+        near = difflib.get_close_matches(name, columns, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]!r}?" if near else f"it has {_some(columns)}."
+        raise InputError(f"There is no column {name!r} in {file}: {hint}")
+
+
+def _some(names: Sequence[str], most: int = 12) -> str:
+    return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
+
+
+def _row(bad: Any) -> str:
+    return f"data row {int(np.flatnonzero(np.asarray(bad))[0]) + 1}"
+
+
+def _labels(name: str, column: pd.Series[Any], positive: str | None) -> tuple[IntArray, tuple[str, str]]:
+    missing = column.isna().to_numpy()
+    if missing.any():
+        raise InputError(
+            f"Label column {name!r} has {int(missing.sum())} missing cell(s), the first in {_row(missing)}: "
+            "fill them in or remove those rows."
+        )
+    if not is_number(column):
+        numbers = pd.to_numeric(column, errors="coerce")
+        column = column if numbers.isna().any() else numbers  # so that 1 and 1.0 are one label
+    codes, values = category_codes(name, column)
+    if len(values) != 2:
+        what = f"{len(values)} distinct values ({_some(sorted(values), 4)})" if len(values) > 1 else "one value only"
+        remedy = "multi-class labels are not there yet" if len(values) > 2 else "there is nothing to tell apart"
+        raise InputError(f"Label column {name!r} has {what}; a binary label has two: {remedy}.")
+    if positive is not None and positive not in values:
+        raise UnknownName(f"label value in column {name!r},", positive, values)
+    one = values.index(positive if positive is not None else _positive_of(values))
+    return (codes == one).astype(np.int64), (values[1 - one], values[one])
+
+
+def _positive_of(values: Sequence[str]) -> str:
+    affirmative = [value for value in values if value.strip().lower() in AFFIRMATIVE]
+    if len(affirmative) == 1:
+        return affirmative[0]
+    try:
+        return max(values, key=float)
+    except ValueError:
+        return max(values)
+
+
+def _groups(
+    name: str | None, frame: pd.DataFrame, reference: str | None, given: Sequence[str] | None
+) -> tuple[IntArray, tuple[str, ...]]:
+    """Group codes and names. Messages say nothing of any row: who belongs where is nobody's business."""
+    if given is not None and (len(given) < 2 or len(set(given)) < len(given)):
+        raise InputError("Name at least two groups, each once.")
+    codes, found = (np.full(len(frame), UNKNOWN), []) if name is None else _recorded_groups(name, frame[name])
+    counts = {value: int((codes == i).sum()) for i, value in enumerate(found)}
+    names = list(given) if given is not None else sorted(found)
+    strangers = [value for value in found if value not in names]
+    if strangers:
+        rows = sum(counts[value] for value in strangers)
+        raise InputError(f"Column {name!r} has {rows} row(s) with a group other than {_some(names)}: name all groups.")
+    if name is not None and len(found) < 2:
+        raise InputError(f"Column {name!r} records {len(found)} group(s): there must be at least two to compare.")
+    if reference is not None and reference not in names:
+        raise UnknownName("group", reference, names) if names else InputError("A reference group needs groups.")
+    if reference is None and given is None and names:
+        reference = max(names, key=lambda value: counts[value])
+    if reference is not None:
+        names = [*(value for value in names if value != reference), reference]
+    place = np.array([*(names.index(value) for value in found), UNKNOWN], dtype=np.int64)  # -1 stays -1
+    return place[codes], tuple(names)
+
+
+def _recorded_groups(name: str, column: pd.Series[Any]) -> tuple[IntArray, list[str]]:
+    if not is_number(column) and not isinstance(column.dtype, pd.CategoricalDtype):
+        text = column.astype(object).where(column.notna(), None)
+        column = text.map(lambda cell: cell.strip() or None if isinstance(cell, str) else cell)
+    codes, found = category_codes(name, column)
+    known = int((codes >= 0).sum())
+    if len(found) > max(2, known // 2):
+        raise InputError(f"Column {name!r} has {len(found)} different groups in {known} rows: name a column of groups.")
+    return codes, found
+
+
+def _features(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    kept: dict[str, pd.Series[Any]] = {}
+    notes: list[str] = []
+    for name in map(str, frame.columns):
+        column = frame[name]
+        if _is_row_number(name, column):
+            continue
+        if name.lower() == "id":
+            notes.append(_identifier_note(name, column))
+            continue
+        typed = _typed(name, column)
+        distinct = int(typed.nunique(dropna=False))
+        if distinct == 1:
+            notes.append(f"Column {name!r} is the same in every row: not a feature.")
+        elif not is_number(typed) and distinct == len(typed) and len(typed) >= FEW_ROWS:
+            notes.append(f"Column {name!r} differs in every row, like an identifier: not a feature.")
+        else:
+            kept[name] = typed
+            if not is_number(typed) and distinct > MAX_CATEGORIES:
+                notes.append(
+                    f"Column {name!r} has {distinct} categories: only the {MAX_CATEGORIES} most frequent count."
+                )
+    if not kept:
+        raise InputError("No column is left to learn from: besides label and groups the table needs features.")
+    return pd.DataFrame(kept), notes
+
+
+def _is_row_number(name: str, column: pd.Series[Any]) -> bool:
+    """Whether this is the nameless column of row numbers that pandas writes; another nameless one is refused."""
+    if name and name != "__index_level_0__":
+        return False
+    numbers = pd.to_numeric(column, errors="coerce")
+    if name or (numbers.notna().all() and numbers.is_unique):
+        return True
+    raise InputError("A column has no name: name it in the header.")
+
+
+def _identifier_note(name: str, column: pd.Series[Any]) -> str:
+    repeated = column.duplicated().to_numpy()
+    if repeated.any():
+        raise InputError(
+            f"Column {name!r} repeats an identifier in {_row(repeated)} ({int(repeated.sum())} in all): "
+            "keep one row per person, or rename the column."
+        )
+    return f"Column {name!r} is an identifier: not a feature."
+
+
+def _typed(name: str, column: pd.Series[Any]) -> pd.Series[Any]:
+    """The column as finite numbers or as categories; InputError where it is neither."""
+    if not is_number(column):
+        column = as_frame(column.to_frame())[name]
+    if not is_number(column):
+        column = _parsed(name, column)
+    if not is_number(column):
+        return column.astype("category")
+    values = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    bad = ~np.isfinite(values)
+    if bad.any():
+        what = "a missing value" if np.isnan(values[bad][0]) else "an infinite value"
+        raise InputError(
+            f"Number column {name!r} has {what} (NaN or inf) in {_row(bad)} ({int(bad.sum())} in all): "
+            "fill in numbers or remove those rows."
+        )
+    return column
+
+
+def _parsed(name: str, column: pd.Series[Any]) -> pd.Series[Any]:
+    """A text column as numbers where it holds nothing else, with NaN for its missing cells."""
+    filled = column.notna().to_numpy()
+    numbers = pd.to_numeric(column.astype(object).where(filled, None), errors="coerce")
+    text = filled & numbers.isna().to_numpy()
+    if filled.any() and not text.any():
+        return numbers
+    if text.sum() <= (1 - MOSTLY) * filled.sum() and filled.any():
+        cell = str(column[text].iloc[0])
+        raise InputError(
+            f"Number column {name!r} has text in {_row(text)}: {cell[:40]!r} ({int(text.sum())} in all). "
+            "Correct it; if the column is a category, spell all its cells as words; or drop the column."
+        )
+    return column
