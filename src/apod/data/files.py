@@ -60,9 +60,10 @@ def read_table(path: Path) -> pd.DataFrame:
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:
-    table = parquet.read_table(path)
-    refuse_repeated(list(table.column_names))
-    frame: pd.DataFrame = table.to_pandas(ignore_metadata=True)  # a stored pandas index is a column like any other
+    refuse_repeated(list(parquet.read_schema(path).names))
+    frame: pd.DataFrame = parquet.read_table(path).to_pandas(
+        ignore_metadata=True
+    )  # a stored pandas index is a column like any other
     return frame
 
 

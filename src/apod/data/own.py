@@ -29,7 +29,7 @@ from apod.data.frames import as_frame, category_codes, is_number
 from apod.errors import InputError, UnknownName
 
 MOSTLY = 0.9  # share of numbers from which text in a column is a slip, not a category
-FEW_ROWS = 20  # below, text that differs in every row need not be an identifier
+FEW_ROWS = 20  # up to here, values that differ in every row need not be identifiers
 AFFIRMATIVE = frozenset({"1", "true", "yes", "y", "t"})
 OWN_TASK = Task(split=(0.6, 0.2, 0.2))
 
@@ -147,7 +147,7 @@ def _recorded_groups(name: str, column: pd.Series[Any]) -> tuple[IntArray, list[
         column = text.map(lambda cell: cell.strip() or None if isinstance(cell, str) else cell)
     codes, found = category_codes(name, column)
     known = int((codes >= 0).sum())
-    if len(found) > max(2, known // 2):
+    if len(found) > max(FEW_ROWS, known // 2):
         raise InputError(f"Column {name!r} has {len(found)} different groups in {known} rows: name a column of groups.")
     return codes, found
 
@@ -166,7 +166,7 @@ def _features(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
         distinct = int(typed.nunique(dropna=False))
         if distinct == 1:
             notes.append(f"Column {name!r} is the same in every row: not a feature.")
-        elif not is_number(typed) and distinct == len(typed) and len(typed) >= FEW_ROWS:
+        elif not is_number(typed) and distinct == len(typed) > FEW_ROWS:
             notes.append(f"Column {name!r} differs in every row, like an identifier: not a feature.")
         else:
             kept[name] = typed
