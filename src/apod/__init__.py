@@ -1,1 +1,52 @@
-"""x"""
+"""Make a classifier fairer when almost nobody's group is known.
+
+`apod` decides whom to ask about, retrains a classifier's head with a penalty on discrimination after each answer, and
+reports what was achieved. Importing this package loads nothing heavy; names are resolved on first use.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from apod.classifier import APODClassifier
+    from apod.data import Dataset, load_dataset, make_example
+    from apod.errors import ApodError
+    from apod.run import run_experiment
+    from apod.settings import PRESETS, Settings
+
+_HOMES = {
+    "APODClassifier": "apod.classifier",
+    "ApodError": "apod.errors",
+    "Dataset": "apod.data",
+    "PRESETS": "apod.settings",
+    "Settings": "apod.settings",
+    "load_dataset": "apod.data",
+    "make_example": "apod.data",
+    "run_experiment": "apod.run",
+}
+
+__all__ = [
+    "PRESETS",
+    "APODClassifier",
+    "ApodError",
+    "Dataset",
+    "Settings",
+    "__version__",
+    "load_dataset",
+    "make_example",
+    "run_experiment",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'apod' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -37,7 +37,7 @@ def score_heads(pool: Pool, bank: HeadBank, strengths: Tensor, membership: Tenso
     labels = pool.validation_labels.numpy()
     counts = group_counts(labels, predicted, membership.argmax(dim=2).numpy(), pool.n_groups)
     accuracy = (predicted == labels).mean(axis=1)
-    fairness = np.asarray(fairness_score(pool.metric, counts))
+    fairness = np.asarray(fairness_score(pool.metric, counts, skip_undefined=True, warn=False))
     return RoundScores(accuracy, fairness, np.where(strengths.numpy() == 0, accuracy, accuracy + fairness))
 
 

@@ -151,7 +151,7 @@ class HeadBank:
         chosen = self.parameters if heads is None else self.parameters[list(heads)]
         *hidden_layers, last = layer_views(chosen, self.sizes)
         blocks = []
-        for rows in embeddings.split(_EVALUATION_ROWS):
+        for rows in torch.split(embeddings, _EVALUATION_ROWS):
             hidden = rows.expand(len(chosen), -1, -1)
             for layer in hidden_layers:
                 hidden = torch.baddbmm(layer.bias, hidden, layer.weight).relu_()

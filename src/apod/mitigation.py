@@ -136,24 +136,30 @@ class Mitigation:
             empty.append([cell for cell in cells if cell not in filled])
         return empty
 
-    def ask(self, k: int = 1, unavailable: Sequence[int] = ()) -> list[Question]:
-        """The next k questions of every trajectory (AIS, Algorithm 3)."""
+    def views(self, unavailable: Sequence[int] = ()) -> list[View]:
+        """What the selector of each trajectory may see now."""
         asking = [trajectory.head for trajectory in self.plan.trajectories]
         positive = self.heads.margins(self.pool.embeddings, asking).sigmoid().numpy()  # (T, N)
         membership = self.membership(self.pool.embeddings).numpy()
         labels = self.pool.labels.numpy()
-        questions = []
-        for number, trajectory in enumerate(self.plan.trajectories):
+        views = []
+        for number, answers in enumerate(self.answers):
             askable = np.ones(len(labels), dtype=bool)
-            askable[[*self.answers[number].rows, *unavailable]] = False
-            view = View(labels, askable, positive[number], membership[number], self.coverage[number])
-            rng = generator(self.pool.seed, "select", trajectory.selector, self.pool.dataset, self.round)
-            choices = SELECTORS[trajectory.selector](view, k, rng)
-            questions += [Question(number, self.round, choice) for choice in choices]
+            askable[[*answers.rows, *unavailable]] = False
+            views.append(View(labels, askable, positive[number], membership[number], self.coverage[number]))
+        return views
+
+    def ask(self, k: int = 1, unavailable: Sequence[int] = ()) -> list[Question]:
+        """The next k questions of every trajectory (AIS, Algorithm 3)."""
+        questions = []
+        for number, view in enumerate(self.views(unavailable)):
+            selector = self.plan.trajectories[number].selector
+            rng = generator(self.pool.seed, "select", selector, self.pool.dataset, self.round)
+            questions += [Question(number, self.round, choice) for choice in SELECTORS[selector](view, k, rng)]
         return questions
 
     def first_questions(self) -> Iterator[Choice]:
-        """Rows for the first answers in order: random, alternating between the labels; every trajectory has the same."""
+        """Rows for the first answers in order: random, alternating between the labels; one order for all."""
         rng = generator(self.pool.seed, "first", self.pool.dataset)
         yield from first_rows(self.pool.labels.numpy(), rng)
 

@@ -116,7 +116,8 @@ class PenaltyRows:
         embeddings = pool.embeddings[stacked.rows]  # (T, S, M)
         self.sizes = (embeddings.shape[1], 0)
         self.cells = cell_weights(what, pool.labels[stacked.rows], stacked.membership)
-        self._shared, self._own = (embeddings[0], None) if shared else (None, embeddings)
+        self._shared: Tensor | None = embeddings[0] if shared else None
+        self._own: Tensor | None = None if shared else embeddings
 
     def at(self, step: Step) -> tuple[Tensor | None, Tensor | None, CellWeights]:
         """Rows all heads share, rows of each head, and the weights of the cells, for one step."""

@@ -53,7 +53,7 @@ class Schedule:
     def _epoch(self, epoch: int) -> Iterator[Step]:
         key = (self.dataset, self.round, epoch)
         order = torch.from_numpy(generator(self.seed, "batches", *key).permutation(self.n))
-        batches = order.split(self.batch_size)
+        batches = torch.split(order, self.batch_size)
         masks = generator(self.seed, "dropout", *key)
         behind = self._masks_behind(len(batches), generator(self.seed, "dropout-penalty", *key))
         pool = generator(self.seed, "penalty-rows", *key)
@@ -67,7 +67,7 @@ class Schedule:
         """Masks (S, steps, H) of the rows behind the mini-batch; rows lead, so that more rows change no earlier one."""
         rows = self.own + self.draw
         drawn = rng.random((rows, steps, sum(self.hidden)), dtype=np.float32)
-        return list(self._scaled(drawn).split(list(self.hidden), dim=2))
+        return list(torch.split(self._scaled(drawn), list(self.hidden), dim=2))
 
     def _scaled(self, uniform: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> Tensor:
         keep = torch.from_numpy(uniform) >= self.dropout

@@ -1,0 +1,48 @@
+"""The `apod` command. Thin: parse, call one method, render. Heavy modules load inside the commands that need them."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import version
+
+import typer
+
+from apod.cli.datasets import datasets
+from apod.cli.run import run
+from apod.errors import ApodError
+
+app = typer.Typer(
+    name="apod",
+    help="Make a classifier fairer when almost nobody's group is known.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+app.command()(run)
+app.command()(datasets)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"apod {version('apod-fairness')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    show: bool = typer.Option(False, "--version", callback=_print_version, is_eager=True, help="Print the version."),
+) -> None:
+    """Make a classifier fairer when almost nobody's group is known."""
+
+
+def main() -> None:
+    """Run the command; an error a user can mend is one line on stderr and status 2."""
+    try:
+        app()
+    except ApodError as error:
+        typer.echo(f"error: {error}", err=True)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        typer.echo("error: interrupted.", err=True)
+        sys.exit(2)

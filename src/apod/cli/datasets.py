@@ -1,0 +1,34 @@
+"""`apod datasets`: what is known, what is here, where the rest comes from."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import typer
+
+
+def datasets(
+    data_dir: Path | None = typer.Option(None, help="Folder with data files; APOD_DATA is another way to name it."),
+    as_json: bool = typer.Option(False, "--json", help="Print the list as JSON."),
+) -> None:
+    """List the datasets known by name, whether they are here, and where the rest comes from.
+
+    Example: apod datasets --data-dir ~/data
+    """
+    from apod.data.catalogue import catalogue
+
+    rows = catalogue(data_dir)
+    if as_json:
+        typer.echo(json.dumps([asdict(row) for row in rows], indent=2))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("name", "rows", "what it is", "groups", "answers", "where it is", "licence", show_lines=True)
+    for row in rows:
+        table.add_row(
+            row.name, f"{row.rows:,}", row.what, " / ".join(row.groups), str(row.budget), row.status, row.licence
+        )
+    Console().print(table)

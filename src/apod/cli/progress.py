@@ -1,0 +1,114 @@
+"""How a run looks in the terminal: progress on standard error, a summary at the end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from apod.data import Dataset
+from apod.run import Listener
+
+
+class TerminalListener(Listener):
+    """A live view in a terminal; one line per round where the output is a file; quiet while a person is asked."""
+
+    def __init__(self, dataset: Dataset, quiet: bool = False) -> None:
+        self._dataset, self._console = dataset, Console(stderr=True)
+        self._show_live = self._console.is_terminal and not quiet
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=self._console,
+        )
+        self._live = Live(self._progress, console=self._console, refresh_per_second=4)
+        self._body = self._progress.add_task("body, contrastive", total=None)
+        self._answers = self._progress.add_task("answers", total=None, visible=False)
+
+    def __enter__(self) -> TerminalListener:
+        if self._show_live:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._show_live:
+            self._live.stop()
+
+    def stage(self, text: str) -> None:
+        """Name the part of the work that begins."""
+        if not self._show_live:
+            self._console.print(f"{text} ...")
+
+    def body(self, done: int, total: int, text: str) -> None:
+        """Move the body's bar."""
+        self._progress.update(self._body, completed=done, total=total, description=text)
+
+    def round(self, entry: dict[str, Any], answers: list[dict[str, Any]], budget: int) -> None:
+        """Show the round: who was asked and the curve so far."""
+        reason = answers[-1]["reason"] if answers else {}
+        asked = ", ".join(str(reason[key]) for key in ("group", "label") if reason.get(key) is not None)
+        if not self._show_live:
+            best = min(entry["curve"][1:], key=lambda point: point["gap"] if point["gap"] is not None else 9)
+            self._console.print(
+                f"round {entry['round']:>3}  answers {entry['answered']:>3}/{budget}  asked about {asked:<28}"
+                f"  plain gap {_show(entry['curve'][0]['gap'])}"
+                f"  smallest gap {_show(best['gap'])} at strength {best['strength']:g}, accuracy {_show(best['accuracy'])}"
+            )
+            return
+        self._progress.update(
+            self._answers, visible=True, total=budget, completed=entry["answered"], description=f"asked about {asked}"
+        )
+        self._live.update(Group(self._progress, _curve_table(entry)))
+
+    def summary(self, result: dict[str, Any], report: Path) -> None:
+        """Before and after, per group, and where the report is."""
+        before, after = result["vanilla"], result["selected"]
+        table = Table(
+            "test part", "without mitigation", f"with strength {after['strength']:g}", title=result["dataset"]
+        )
+        for name, title in (
+            ("accuracy", "accuracy"),
+            ("balanced_accuracy", "balanced accuracy"),
+            ("gap", "gap |dTPR| + |dFPR|, lower is fairer"),
+            ("eop", "EOP, 1 is fair"),
+            ("delta_eo", "Delta-EO, 0 is fair"),
+        ):
+            table.add_row(title, _show(before[name]), _show(after[name]))
+        for group in result["group_names"]:
+            for rate in ("tpr", "fpr"):
+                values = [_show(point["groups"][group][rate]) for point in (before, after)]
+                table.add_row(f"{rate.upper()} of {group}", *values)
+        self._console.print(table)
+        self._console.print(
+            f"{len(result['answers'])} answers out of {result['n_train']:,} people; "
+            f"{result['changes']['total']:,} of {result['n_test']:,} test decisions change; "
+            f"{result['timing']['total_seconds']:.1f} s."
+        )
+        if before["balanced_accuracy"] - after["balanced_accuracy"] > 0.015:
+            self._console.print(
+                "[yellow]Levelling down: balanced accuracy fell by more than 1.5 points. Look at the other strengths "
+                "in the report before using this classifier.[/yellow]"
+            )
+        self._console.print(f"report: {report}")
+
+
+def _curve_table(entry: dict[str, Any]) -> Table:
+    table = Table("strength", "accuracy", "gap", "EOP", "Delta-EO", title=f"round {entry['round']}, test part")
+    for point in entry["curve"]:
+        row = [_show(point[name]) for name in ("accuracy", "gap", "eop", "delta_eo")]
+        table.add_row(f"{point['strength']:g}", *row)
+    return table
+
+
+def _show(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"

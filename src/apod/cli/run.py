@@ -1,0 +1,173 @@
+"""`apod run`: Algorithm 1 on a dataset or a file, with live progress, a result and a report."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from apod.errors import ApodError, InputError
+
+if TYPE_CHECKING:
+    from apod.annotators import Annotator
+    from apod.data import Dataset
+    from apod.settings import Settings
+
+
+def run(
+    dataset: str = typer.Argument(help="A name from `apod datasets`, or your own CSV or Parquet file."),
+    label: str | None = typer.Option(None, help="Own file: the column to predict (two values)."),
+    sensitive: str | None = typer.Option(None, help="Own file: the recorded group column; read only when asked for."),
+    groups: str | None = typer.Option(None, help="Own file without that column: group names, comma-separated; you are asked."),
+    reference: str | None = typer.Option(None, help="The group the others are compared with (default: the larger)."),
+    budget: float | None = typer.Option(None, help="Answers to ask for: a count, or a share (below 1) of the training part."),
+    strengths: str | None = typer.Option(None, help="Penalty strengths, comma-separated, e.g. 0.1,0.5,1."),
+    preset: str = typer.Option("default", help="'paper' is the paper to the letter, a trajectory per strength."),
+    selector: str | None = typer.Option(None, help="Whom to ask: apod, random, stratified, uncertainty, coreset, group."),
+    penalty: str | None = typer.Option(None, help="equalized_odds, true_positive_rate_parity, false_positive_rate_parity, demographic_parity."),
+    relaxation: str | None = typer.Option(None, help="linear, sigmoid, tanh."),
+    over: str | None = typer.Option(None, help="Penalty over whom: annotated, pool (weighted by the proxy)."),
+    proxy: str | None = typer.Option(None, help="Group proxy: perceptron, logistic."),
+    ask_strength: float | None = typer.Option(None, help="The strength whose head asks the questions."),
+    batch: int | None = typer.Option(None, help="Questions per round."),
+    body: str | None = typer.Option(None, help="Pre-training of the body: contrastive, cross_entropy."),
+    split: str | None = typer.Option(None, help="Training, validation and test shares, e.g. 0.25,0.25,0.5."),
+    seed: int = typer.Option(0, help="Same seed, same result."),
+    out: Path | None = typer.Option(None, help="Folder for report.html and result.json (default: out/NAME)."),
+    resume: bool = typer.Option(False, "--resume", help="Continue an interrupted run in the same folder."),
+    data_dir: Path | None = typer.Option(None, help="Folder with data files; APOD_DATA is another way to name it."),
+    as_json: bool = typer.Option(False, "--json", help="Print result.json to standard output."),
+) -> None:  # fmt: skip
+    """Choose whom to ask, hear the answers, retrain after each, and report what it did.
+
+    Example: apod run adult --budget 30 --seed 0 --out out/adult
+
+    Example: apod run people.csv --label hired --sensitive gender --budget 40
+    """
+    chosen = _settings(
+        preset,
+        (penalty, relaxation, over),
+        selector=selector,
+        proxy=proxy,
+        ask_strength=ask_strength,
+        questions_per_round=batch,
+        body=body,
+        strengths=_numbers("--strengths", strengths),
+    )
+    data = _load(dataset, label, sensitive, groups, reference, data_dir, _split(split))
+    annotator = _person(data, chosen) if groups is not None else None
+    folder = out or Path("out") / data.name
+    _check_folder(folder, resume, asks_a_person=annotator is not None)
+
+    from apod.cli.progress import TerminalListener
+    from apod.run import run_experiment
+    from apod.run.files import write_outcome
+
+    listener = TerminalListener(data, quiet=annotator is not None)
+    try:
+        with listener:
+            outcome = run_experiment(
+                data,
+                chosen,
+                seed=seed,
+                budget=budget,
+                preset=preset,
+                annotator=annotator,
+                checkpoint=folder / "checkpoint",
+                resume=resume,
+                listener=listener,
+            )
+            listener.stage("Writing the report")
+            report = write_outcome(outcome, folder)
+    except KeyboardInterrupt:
+        raise ApodError("Interrupted. All answers are kept: run the same command with --resume.") from None
+    if as_json:
+        typer.echo(json.dumps(outcome.result))
+    listener.summary(outcome.result, report)
+
+
+def _settings(preset: str, penalty: tuple[str | None, str | None, str | None], **options: object) -> Settings:
+    """The preset with whatever was said on the command line."""
+    from apod.errors import UnknownName
+    from apod.penalty import Penalty
+    from apod.settings import PRESETS
+
+    if preset not in PRESETS:
+        raise UnknownName("preset", preset, PRESETS)
+    base = PRESETS[preset]
+    what, relaxation, over = penalty
+    changed = Penalty(what or base.penalty.what, relaxation or base.penalty.relaxation, over or base.penalty.over)
+    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    return replace(base, penalty=changed, **given)
+
+
+def _load(
+    name: str,
+    label: str | None,
+    sensitive: str | None,
+    groups: str | None,
+    reference: str | None,
+    data_dir: Path | None,
+    split: tuple[float, float, float] | None,
+) -> Dataset:
+    from apod.data import DATASETS, load_dataset
+
+    if name not in DATASETS and sensitive is None and groups is None and Path(name).exists():
+        raise InputError(
+            "Say where groups come from: --sensitive COLUMN where they are recorded, or --groups a,b to be asked."
+        )
+    if sensitive is not None and groups is not None:
+        raise InputError("Give --sensitive (groups are recorded) or --groups (you are asked), not both.")
+    names = None if groups is None else tuple(part.strip() for part in groups.split(",") if part.strip())
+    if names is not None and len(set(names)) < 2:
+        raise InputError("--groups needs at least two different names, comma-separated.")
+    data = load_dataset(
+        name, label=label, sensitive=sensitive, reference=reference, group_names=names, data_dir=data_dir
+    )
+    return data if split is None else replace(data, task=replace(data.task, split=split))
+
+
+def _person(data: Dataset, settings: Settings) -> Annotator:
+    from apod.annotators import TerminalPrompt
+    from apod.settings import SHARED
+
+    if settings.trajectories != SHARED:
+        raise InputError("The paper preset asks anew for every strength: answer by hand with the default preset.")
+    return TerminalPrompt(data, say=lambda text: typer.echo(text, err=True), listen=_listen)
+
+
+def _listen(prompt: str) -> str:
+    typer.echo(prompt, nl=False, err=True)
+    return input()
+
+
+def _check_folder(folder: Path, resume: bool, asks_a_person: bool) -> None:
+    """Refuse before anything is written: a file in the way, or a person's answers that would be lost."""
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file: choose another --out.")
+    unfinished = (folder / "checkpoint" / "answers.jsonl").exists() and not (folder / "result.json").exists()
+    if asks_a_person and unfinished and not resume:
+        raise InputError(
+            f"{folder} holds answers of an unfinished run: add --resume to go on, or choose another --out."
+        )
+
+
+def _numbers(option: str, text: str | None) -> tuple[float, ...] | None:
+    if text is None:
+        return None
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(f"{option} takes numbers separated by commas, got {text!r}.") from None
+
+
+def _split(text: str | None) -> tuple[float, float, float] | None:
+    shares = _numbers("--split", text)
+    if shares is None:
+        return None
+    if len(shares) != 3 or min(shares) <= 0 or abs(sum(shares) - 1) > 1e-9:
+        raise InputError(f"--split takes three positive shares that add up to 1, got {text!r}.")
+    return shares[0], shares[1], shares[2]

@@ -1,0 +1,116 @@
+"""A run on disk: the state after every round, and every answer the moment it was given.
+
+`answers.jsonl` is written first and line by line, so no answer is ever lost; `state.safetensors` saves the training
+that led there. Together they continue an interrupted run bit for bit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from apod.answers import Answers
+from apod.data.dataset import Dataset
+from apod.errors import CheckpointError
+from apod.head_selection import BestHeads
+from apod.mitigation import Mitigation, Question
+from apod.tensorfiles import read_tensors, write_tensors
+
+
+def fingerprint(dataset: Dataset, facts: dict[str, Any]) -> str:
+    """What a run must have in common with the one it continues: features, labels, settings, seed, budget."""
+    digest = hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=16)
+    digest.update(pd.util.hash_pandas_object(dataset.features, index=False).to_numpy().tobytes())
+    digest.update(dataset.labels.tobytes())
+    digest.update(json.dumps([dataset.name, dataset.group_names]).encode())
+    return digest.hexdigest()
+
+
+class Checkpoint:
+    """The folder of one run's state."""
+
+    def __init__(self, folder: Path, key: str) -> None:
+        self._state, self._answers, self._key = folder / "state.safetensors", folder / "answers.jsonl", key
+
+    def start(self) -> None:
+        """Begin anew: forget what an earlier run left in the folder."""
+        self._state.parent.mkdir(parents=True, exist_ok=True)
+        self._state.unlink(missing_ok=True)
+        self._write_line({"run": self._key}, mode="w")
+
+    def keep(self, question: Question, group: int) -> None:
+        """Make one answer durable before it is used."""
+        self._write_line({"trajectory": question.trajectory, "row": question.row, "group": group})
+
+    def heard(self) -> dict[tuple[int, int], int]:
+        """All answers of the interrupted run, by (trajectory, training row)."""
+        try:
+            lines = self._answers.read_text().splitlines()
+        except FileNotFoundError:
+            raise CheckpointError(f"There is no run to resume in {self._answers.parent}: leave out --resume.") from None
+        entries = [_parse(line, last=number == len(lines) - 1) for number, line in enumerate(lines)]
+        first, *rest = [entry for entry in entries if entry is not None] or [{}]
+        if first.get("run") != self._key:
+            raise CheckpointError(
+                f"The run in {self._answers.parent} had other data, settings, seed or budget: "
+                "resume it with the same ones, or choose another --out."
+            )
+        return {(entry["trajectory"], entry["row"]): entry["group"] for entry in rest}
+
+    def save(self, mitigation: Mitigation, best: BestHeads, record: dict[str, Any]) -> None:
+        """Save the state after a round, together with what was recorded of the rounds so far."""
+        arrays = {f"heads.{name}": value for name, value in mitigation.heads.state().items()}
+        arrays |= {f"proxy.{name}": value for name, value in mitigation.proxy.state().items()}
+        arrays |= {"best.parameters": best.parameters.numpy(), "best.score": best.score, "best.round": best.round}
+        facts = {
+            "key": self._key,
+            "round": mitigation.round,
+            "answers": [[list(a.rows), list(a.groups), list(a.weights)] for a in mitigation.answers],
+            "record": record,
+        }
+        write_tensors(self._state, {name: torch.as_tensor(value) for name, value in arrays.items()}, facts)
+
+    def load(self, mitigation: Mitigation, best: BestHeads) -> dict[str, Any] | None:
+        """Take the run up where the last round ended; None when it was interrupted before the first."""
+        if not self._state.exists():
+            return None
+        tensors, facts = read_tensors(self._state, self._key)
+        arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
+        mitigation.heads.restore(_under(arrays, "heads."))
+        mitigation.proxy.restore(_under(arrays, "proxy."))
+        best.parameters.copy_(tensors["best.parameters"])
+        best.score, best.round = arrays["best.score"].copy(), arrays["best.round"].copy()
+        for number, (rows, groups, weights) in enumerate(facts["answers"]):
+            told = Answers(tuple(rows), tuple(groups), tuple(weights))
+            mitigation.answers[number] = told
+            mitigation.coverage[number].add(told.known()[0].tolist())
+        mitigation.round = facts["round"]
+        record: dict[str, Any] = facts["record"]
+        return record
+
+    def _write_line(self, entry: dict[str, Any], mode: str = "a") -> None:
+        with self._answers.open(mode) as file:
+            file.write(json.dumps(entry) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def _under(arrays: dict[str, Any], prefix: str) -> dict[str, np.ndarray[Any, np.dtype[Any]]]:
+    return {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}
+
+
+def _parse(line: str, last: bool) -> dict[str, Any] | None:
+    try:
+        entry: dict[str, Any] = json.loads(line)
+    except json.JSONDecodeError:
+        if last:  # the power went out while this line was written: its answer was never used
+            return None
+        raise CheckpointError("The file of answers is damaged before its last line: restore it from a copy.") from None
+    return entry

@@ -1,0 +1,299 @@
+"""Algorithm 1 on a dataset, recorded: every round's curve, every answer and its reason, the result at the end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from apod import __version__
+from apod.annotators import Annotator, Interview, RecordedGroups
+from apod.data.dataset import UNKNOWN, Dataset
+from apod.errors import InputError
+from apod.head_selection import BestHeads, RoundScores, score_heads
+from apod.heads import HeadBank
+from apod.mitigation import Mitigation
+from apod.rounds import Answered, run_rounds
+from apod.run import record
+from apod.run.checkpoint import Checkpoint, fingerprint
+from apod.run.prepare import Prepared, prepare
+from apod.settings import PER_STRENGTH, Settings, answers_allowed
+
+SCHEMA_VERSION = 1
+
+
+class Listener:
+    """Hears how a run goes; this one keeps quiet. A command line or notebook overrides what it shows."""
+
+    def stage(self, text: str) -> None:
+        """A new part of the work begins."""
+
+    def body(self, done: int, total: int, text: str) -> None:
+        """Pre-training of the body moved on."""
+
+    def round(self, entry: dict[str, Any], answers: list[dict[str, Any]], budget: int) -> None:
+        """A round ended: its entry in result.json and the answers that led to it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """The result (as in docs/result.md) and what it was computed with."""
+
+    result: dict[str, Any]
+    prepared: Prepared
+    mitigation: Mitigation
+    kept: HeadBank  # every head at its best round
+    selected: int  # the head that head selection chose
+    settings: Settings
+
+
+class Stopwatch:
+    """Seconds spent in each part of a run."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._started = time.perf_counter()
+
+    @contextmanager
+    def time(self, part: str) -> Iterator[None]:
+        """Add the time of the block to a part."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[part] = self.seconds.get(part, 0.0) + time.perf_counter() - start
+
+    def report(self) -> dict[str, float]:
+        """All parts and the total, in seconds."""
+        parts = {f"{name}_seconds": round(seconds, 3) for name, seconds in self.seconds.items()}
+        return {"total_seconds": round(time.perf_counter() - self._started, 3), **parts}
+
+
+class Recorder:
+    """Scores and records every round of a mitigation, and keeps every head at its best."""
+
+    def __init__(self, prepared: Prepared, mitigation: Mitigation, settings: Settings) -> None:
+        self._prepared, self._mitigation, self._settings = prepared, mitigation, settings
+        self.best = BestHeads(mitigation.heads)
+        self.rounds: list[dict[str, Any]] = []
+        self.answers: list[list[dict[str, Any]]] = [[] for _ in mitigation.plan.trajectories]
+        self.bounds: list[list[dict[str, Any]]] = [[] for _ in mitigation.plan.trajectories]
+        self.scores: list[dict[str, list[float | None]]] = []
+
+    def take(self, answered: list[Answered], seconds: float) -> list[dict[str, Any]]:
+        """Record one round after its refit; gives the new answers' entries."""
+        mitigation, dataset = self._mitigation, self._prepared.dataset
+        of_head = [head.trajectory for head in mitigation.plan.heads]
+        membership = mitigation.membership(mitigation.pool.validation)[of_head]
+        scores = score_heads(mitigation.pool, mitigation.heads, mitigation.strengths, membership)
+        self.best.update(mitigation.heads, scores, mitigation.round - 1)
+        self._keep_scores(scores)
+        entries = [self._answer(one) for one in answered]
+        views = mitigation.views()
+        for number, view in enumerate(views):
+            self.bounds[number].append(record.bound_entry(self._prepared, mitigation, view, number))
+        if self.rounds:
+            self.rounds[-1]["asked"] = [entry["row"] for entry in entries]
+        self.rounds.append(
+            {
+                "round": mitigation.round - 1,
+                "answered": len(mitigation.answers[0]),
+                "seconds": round(seconds, 4),
+                "curve": record.curve(self._prepared, mitigation, scores),
+                "subgroups": record.subgroups(dataset, mitigation, views[0], 0),
+                "empty_cells": [
+                    [dataset.group_names[group], dataset.label_names[label]]
+                    for group, label in mitigation.empty_cells()[0]
+                ],
+                "asked": [],
+            }
+        )
+        return entries
+
+    def _keep_scores(self, scores: RoundScores) -> None:
+        columns = {"accuracy": scores.accuracy, "fairness": scores.fairness, "score": scores.score}
+        self.scores.append({name: [record.number(v) for v in values] for name, values in columns.items()})
+
+    def _answer(self, answered: Answered) -> dict[str, Any]:
+        number = answered.question.trajectory
+        plan = self._mitigation.plan
+        strength = plan.heads[plan.trajectories[number].head].strength
+        separate = self._settings.trajectories == PER_STRENGTH
+        entry = record.answer_entry(
+            self._prepared.dataset, self._prepared.split.train, answered, strength if separate else None
+        )
+        self.answers[number].append(entry)
+        return entry
+
+    def to_dict(self) -> dict[str, Any]:
+        """What a checkpoint needs to go on recording."""
+        return {"rounds": self.rounds, "answers": self.answers, "bounds": self.bounds, "scores": self.scores}
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        self.rounds, self.answers = saved["rounds"], saved["answers"]
+        self.bounds, self.scores = saved["bounds"], saved["scores"]
+
+
+def run_experiment(
+    dataset: Dataset,
+    settings: Settings,
+    *,
+    seed: int = 0,
+    budget: int | float | None = None,
+    preset: str = "default",
+    annotator: Annotator | None = None,
+    checkpoint: Path | None = None,
+    resume: bool = False,
+    listener: Listener | None = None,
+) -> Outcome:
+    """Run Algorithm 1 until the budget is spent and report on the test part.
+
+    Without an annotator the recorded groups answer, each counted when it is read. With `checkpoint`, a folder, the
+    run can be interrupted at any moment and continued with `resume`.
+    """
+    listener, watch = listener or Listener(), Stopwatch()
+    if annotator is None and (dataset.groups == UNKNOWN).all():
+        raise InputError(
+            f"{dataset.name} has no recorded groups to answer from: name a sensitive column or an annotator."
+        )
+    n_train = int(len(dataset) * dataset.task.split[0])
+    allowed = answers_allowed(dataset.task.budget if budget is None else budget, n_train, len(dataset.group_names))
+    listener.stage("Pre-training the body")
+    with watch.time("body"):
+        prepared = prepare(dataset, settings, seed, listener.body)
+    with watch.time("training"):
+        mitigation = Mitigation(prepared.pool, settings.plan(), settings.training(dataset.task.hidden))
+    recorder = Recorder(prepared, mitigation, settings)
+    facts = {"settings": settings.to_dict(), "seed": seed, "budget": allowed, "split": list(dataset.task.split)}
+    saved = Checkpoint(checkpoint, fingerprint(dataset, facts)) if checkpoint else None
+    heard = _take_up(saved, resume, mitigation, recorder)
+    answer = annotator or RecordedGroups(dataset.groups, dataset.group_names)
+    interview = Interview(
+        answer, dataset.group_names, prepared.split.train, heard, saved.keep if saved else lambda q, g: None
+    )
+    listener.stage("Asking and refitting")
+    _run(mitigation, interview, allowed, settings, recorder, saved, listener, watch)
+    return _finish(prepared, mitigation, recorder, settings, facts | {"preset": preset}, watch)
+
+
+def _take_up(
+    saved: Checkpoint | None, resume: bool, mitigation: Mitigation, recorder: Recorder
+) -> dict[tuple[int, int], int]:
+    """Start a new checkpoint, or restore the one to resume; gives the answers already heard."""
+    if saved is None:
+        return {}
+    if not resume:
+        saved.start()
+        return {}
+    heard = saved.heard()
+    earlier = saved.load(mitigation, recorder.best)
+    if earlier is not None:
+        recorder.restore(earlier)
+    return heard
+
+
+def _run(
+    mitigation: Mitigation,
+    interview: Interview,
+    budget: int,
+    settings: Settings,
+    recorder: Recorder,
+    saved: Checkpoint | None,
+    listener: Listener,
+    watch: Stopwatch,
+) -> None:
+    last = time.perf_counter()
+
+    def on_round(answered: list[Answered]) -> None:
+        nonlocal last
+        seconds = time.perf_counter() - last
+        with watch.time("recording"):
+            entries = recorder.take(answered, seconds)
+            if saved is not None:
+                saved.save(mitigation, recorder.best, recorder.to_dict())
+        listener.round(recorder.rounds[-1], entries, budget)
+        last = time.perf_counter()
+
+    with watch.time("rounds"):
+        run_rounds(mitigation, interview, budget, settings.questions_per_round, on_round)
+
+
+def _finish(
+    prepared: Prepared,
+    mitigation: Mitigation,
+    recorder: Recorder,
+    settings: Settings,
+    facts: dict[str, Any],
+    watch: Stopwatch,
+) -> Outcome:
+    dataset, plan = prepared.dataset, mitigation.plan
+    kept = recorder.best.bank(mitigation.heads.sizes)
+    selected = recorder.best.best(mitigation.strengths)
+    with watch.time("recording"):
+        entries = record.metrics_entries(prepared, kept, facts["seed"])
+    for k, entry in enumerate(entries):
+        kept_round = int(recorder.best.round[k])
+        validation = {name: values[k] for name, values in recorder.scores[kept_round].items()}
+        entry |= {"strength": plan.heads[k].strength, "round": kept_round, "validation": validation}
+    predicted = (kept.margins(prepared.test, [0, selected]) > 0).numpy()
+    trajectory = plan.heads[selected].trajectory
+    separate = settings.trajectories == PER_STRENGTH
+    by_strength = {str(plan.heads[t.head].strength): recorder.answers[i] for i, t in enumerate(plan.trajectories)}
+    result = {
+        "schema_version": SCHEMA_VERSION,
+        "apod_version": __version__,
+        "dataset": dataset.name,
+        "preset": facts["preset"],
+        "seed": facts["seed"],
+        "n_train": len(prepared.split.train),
+        "n_validation": len(prepared.split.validation),
+        "n_test": len(prepared.split.test),
+        "budget": facts["budget"],
+        "label_names": list(dataset.label_names),
+        "group_names": list(dataset.group_names),
+        "reference": dataset.group_names[-1],
+        "metric": dataset.task.metric,
+        "settings": settings.to_dict() | _sizes(dataset),
+        "notes": [*dataset.notes, *_notes(dataset, mitigation, trajectory)],
+        "vanilla": entries[0],
+        "tradeoff": entries[1:],
+        "selected": entries[selected],
+        "changes": record.changes(prepared, predicted[0], predicted[1]),
+        "rounds": recorder.rounds,
+        "answers": recorder.answers[trajectory],
+        "trajectories": by_strength if separate else None,
+        "bound": recorder.bounds[trajectory],
+        "timing": watch.report(),
+    }
+    return Outcome(result, prepared, mitigation, kept, selected, settings)
+
+
+def _sizes(dataset: Dataset) -> dict[str, Any]:
+    task = dataset.task
+    return {"split": list(task.split), "embedding": task.embedding, "hidden": list(task.hidden)}
+
+
+def _notes(dataset: Dataset, mitigation: Mitigation, trajectory: int) -> list[str]:
+    """What a reader of the result must know about this run."""
+    notes = []
+    answers = mitigation.answers[trajectory]
+    unseen = [name for code, name in enumerate(dataset.group_names) if code not in answers.seen()]
+    if unseen:
+        notes.append(
+            f"Nobody of {', '.join(unseen)} was found by the answers: the penalty could not act on that group."
+        )
+    for group, label in mitigation.empty_cells()[trajectory]:
+        if dataset.group_names[group] not in unseen:
+            where = f"{dataset.group_names[group]} with label {dataset.label_names[label]}"
+            notes.append(f"Nobody of {where} was annotated: that cell contributed nothing to the penalty.")
+    untold = answers.groups.count(UNKNOWN)
+    if untold:
+        notes.append(f"{untold} of {len(answers)} answers could not be given; they count against the budget.")
+    excluded = int((dataset.groups == UNKNOWN).sum())
+    if excluded:
+        notes.append(f"{excluded} of {len(dataset)} rows have no recorded group and are left out of the group rates.")
+    return notes

@@ -1,0 +1,30 @@
+"""The files of a finished run: result.json and report.html, each written whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+from apod.report import render_report
+from apod.run.experiment import Outcome
+from apod.run.pictures import draw_pictures
+
+
+def write_outcome(outcome: Outcome, folder: Path) -> Path:
+    """Write result.json and report.html into the folder; gives the path of the report."""
+    start = time.perf_counter()
+    folder.mkdir(parents=True, exist_ok=True)
+    report = folder / "report.html"
+    _write(report, render_report(outcome.result, draw_pictures(outcome)))
+    seconds = round(time.perf_counter() - start, 3)
+    timing = outcome.result["timing"]
+    timing |= {"report_seconds": seconds, "total_seconds": round(timing["total_seconds"] + seconds, 3)}
+    _write(folder / "result.json", json.dumps(outcome.result, indent=1, allow_nan=False) + "\n")
+    return report
+
+
+def _write(path: Path, text: str) -> None:
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(path)

@@ -1,0 +1,108 @@
+"""People as points for the report: a map of the pool, and the paper's Figure 1 where the data has two dimensions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from apod.data.dataset import Dataset
+from apod.randomness import generator
+from apod.report.pictures import AskedPoint, Map, Pictures, Plane, Surface
+from apod.run.experiment import Outcome, run_experiment
+from apod.settings import SHARED
+
+Floats = npt.NDArray[np.float64]
+
+SHOWN = 1500
+"""People drawn on a map; more would hide each other."""
+
+
+def draw_pictures(outcome: Outcome) -> Pictures:
+    """Everything this run can show as points."""
+    return Pictures(map=_pool_map(outcome), plane=_plane(outcome) if _is_plane(outcome.prepared.dataset) else None)
+
+
+def _asked(outcome: Outcome, places: Floats) -> list[AskedPoint]:
+    """The asked people at their places, (n_train, 2)."""
+    dataset, mitigation = outcome.prepared.dataset, outcome.mitigation
+    train = outcome.prepared.split.train
+    trajectory = mitigation.plan.heads[outcome.selected].trajectory
+    rows = mitigation.answers[trajectory].rows
+    return [
+        AskedPoint(
+            x=float(places[row, 0]),
+            y=float(places[row, 1]),
+            group=entry["group"],
+            label=int(dataset.labels[train[row]]),
+            round=entry["round"],
+            row=entry["row"],
+        )
+        for row, entry in zip(rows, outcome.result["answers"], strict=True)
+    ]
+
+
+def _sample(n: int, outcome: Outcome) -> npt.NDArray[np.int64]:
+    rng = generator(outcome.result["seed"], "map", outcome.prepared.dataset.name)
+    return np.sort(rng.permutation(n)[:SHOWN])
+
+
+def _pool_map(outcome: Outcome) -> Map:
+    """The training part by the two main directions of its embeddings."""
+    pool = outcome.mitigation.pool
+    centred = pool.embeddings.double().numpy() - pool.embeddings.double().numpy().mean(axis=0)
+    _, directions = np.linalg.eigh(centred.T @ centred)
+    main = directions[:, ::-1][:, :2]
+    main = main * np.sign(main[np.abs(main).argmax(axis=0), range(main.shape[1])])  # a fixed sign for each direction
+    places = centred @ main
+    if places.shape[1] < 2:
+        places = np.column_stack([places, np.zeros(len(places))])
+    shown = _sample(len(places), outcome)
+    labels = pool.labels.numpy()[shown]
+    return Map("PCA", places[shown, 0], places[shown, 1], labels, _asked(outcome, places))
+
+
+def _is_plane(dataset: Dataset) -> bool:
+    kinds = dataset.features.dtypes
+    return len(kinds) == 2 and all(np.issubdtype(kind, np.number) for kind in kinds)
+
+
+def _plane(outcome: Outcome) -> Plane:
+    """Figure 1: the boundary without mitigation, after as many random answers, and after APOD's."""
+    dataset, split = outcome.prepared.dataset, outcome.prepared.split
+    points = dataset.features.to_numpy(np.float64)
+    shown = split.test[_sample(len(split.test), outcome)]
+    grid_x, grid_y = (np.linspace(*np.quantile(points[:, axis], [0.002, 0.998]), 80) for axis in (0, 1))
+    names = [str(name) for name in dataset.features.columns]
+    strength = outcome.result["selected"]["strength"]
+    randomly = run_experiment(
+        dataset,
+        replace(outcome.settings, selector="random", strengths=(strength,), ask_strength=strength, trajectories=SHARED),
+        seed=outcome.result["seed"],
+        budget=outcome.result["budget"],
+    )
+    return Plane(
+        feature_names=(names[0], names[1]),
+        x=points[shown, 0],
+        y=points[shown, 1],
+        label=dataset.labels[shown],
+        group=dataset.groups[shown],
+        grid_x=grid_x,
+        grid_y=grid_y,
+        vanilla=Surface(_positive(outcome, 0, grid_x, grid_y)),
+        selected=Surface(_positive(outcome, outcome.selected, grid_x, grid_y), _asked(outcome, points[split.train])),
+        random=Surface(_positive(randomly, 1, grid_x, grid_y), _asked(randomly, points[split.train])),
+    )
+
+
+def _positive(outcome: Outcome, head: int, grid_x: Floats, grid_y: Floats) -> Floats:
+    """(rows, columns) P(y = 1) over the grid by one of the kept heads."""
+    prepared = outcome.prepared
+    across, up = np.meshgrid(grid_x, grid_y)
+    cells = np.column_stack([across.ravel(), up.ravel()])
+    frame = prepared.dataset.features.iloc[:0].reindex(range(len(cells)))
+    frame[frame.columns[0]], frame[frame.columns[1]] = cells[:, 0], cells[:, 1]
+    embedded = torch.from_numpy(prepared.body.embed(prepared.encoder.transform(frame)))
+    return outcome.kept.margins(embedded, [head])[0].sigmoid().double().numpy().reshape(across.shape)

@@ -1,0 +1,83 @@
+"""From a dataset to frozen embeddings: split, encode, pre-train the body, embed once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from apod.body import Body, pretrain_body
+from apod.data import Dataset, Split, TableEncoder, split_rows
+from apod.errors import InputError
+from apod.pod import Pool
+from apod.settings import Settings
+
+Progress = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A dataset ready for Algorithm 1. The pool holds no groups."""
+
+    dataset: Dataset
+    split: Split
+    encoder: TableEncoder
+    body: Body
+    embeddings: Tensor  # (n, M) of all rows
+    pool: Pool
+
+    @property
+    def test(self) -> Tensor:
+        """(n_test, M) embeddings of the test part."""
+        return self.embeddings[self.split.test]
+
+
+def prepare(dataset: Dataset, settings: Settings, seed: int, progress: Progress | None = None) -> Prepared:
+    """Split by seed, fit the encoding and the body on the training part, embed all rows once."""
+    split = split_rows(dataset.name, len(dataset), dataset.task.split, seed)
+    _check_parts(dataset, split)
+    encoder = TableEncoder().fit(dataset.features.iloc[split.train])
+    encoded = encoder.transform(dataset.features)
+    body = pretrain_body(
+        encoded[split.train],
+        width=dataset.task.embedding,
+        blocks=encoder.blocks_,
+        labels=dataset.labels[split.train] if settings.body == "cross_entropy" else None,
+        method="cross_entropy" if settings.body == "cross_entropy" else "contrastive",
+        epochs=settings.body_epochs,
+        batch_size=settings.batch_size,
+        seed=seed,
+        name=dataset.name,
+        progress=progress,
+    )
+    embeddings = torch.from_numpy(body.embed(encoded))
+    return Prepared(dataset, split, encoder, body, embeddings, make_pool(dataset, split, embeddings, seed))
+
+
+def make_pool(dataset: Dataset, split: Split, embeddings: Tensor, seed: int) -> Pool:
+    """The training and validation parts as the mitigation may see them."""
+    labels = torch.from_numpy(dataset.labels)
+    return Pool(
+        dataset=dataset.name,
+        seed=seed,
+        embeddings=embeddings[split.train],
+        labels=labels[split.train],
+        validation=embeddings[split.validation],
+        validation_labels=labels[split.validation],
+        n_groups=len(dataset.group_names),
+        metric=dataset.task.metric,
+    )
+
+
+def _check_parts(dataset: Dataset, split: Split) -> None:
+    if len(dataset.group_names) < 2:
+        raise InputError(f"{dataset.name} has only one group: fairness needs at least two to compare.")
+    for name, rows in (("training", split.train), ("validation", split.validation), ("test", split.test)):
+        if len(np.unique(dataset.labels[rows])) < 2:
+            raise InputError(
+                f"The {name} part of {dataset.name} ({len(rows)} rows) does not hold both labels: "
+                "give more rows or another split."
+            )

@@ -1,0 +1,158 @@
+"""What a run reports: the entries of result.json, computed round by round on the test part.
+
+Nothing here decides anything: the test part and the recorded groups are only reported on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from apod.bound import theorem_terms
+from apod.data.dataset import Dataset
+from apod.head_selection import RoundScores
+from apod.heads import HeadBank
+from apod.metrics import METRICS, GroupCounts, Interval, Metrics, bootstrap, group_counts
+from apod.mitigation import Mitigation
+from apod.randomness import generator
+from apod.rounds import Answered
+from apod.run.prepare import Prepared
+from apod.selection import View, centred_accuracies
+
+CURVE_METRICS = ("accuracy", "balanced_accuracy", "gap", "delta_eo", "eop")
+INTERVALS = ("accuracy", "balanced_accuracy", "gap", "delta_eo", "eop")
+
+
+def number(value: float | np.floating[Any]) -> float | None:
+    """A JSON number; undefined and infinite are null."""
+    return float(value) if np.isfinite(value) else None
+
+
+def test_counts(prepared: Prepared, bank: HeadBank) -> GroupCounts:
+    """Counts of every head's decisions on the test part, by recorded group."""
+    dataset, rows = prepared.dataset, prepared.split.test
+    predicted = (bank.margins(prepared.test) > 0).numpy()
+    return group_counts(dataset.labels[rows], predicted, dataset.groups[rows], len(dataset.group_names))
+
+
+def curve(prepared: Prepared, mitigation: Mitigation, scores: RoundScores) -> list[dict[str, float | None]]:
+    """Accuracy and fairness of every head as it is now, one entry per strength."""
+    counts = test_counts(prepared, mitigation.heads)
+    values = {name: METRICS[name](counts) for name in CURVE_METRICS}
+    return [
+        {
+            "strength": head.strength,
+            **{name: number(value[k]) for name, value in values.items()},
+            "validation_score": number(scores.score[k]),
+        }
+        for k, head in enumerate(mitigation.plan.heads)
+    ]
+
+
+def subgroups(dataset: Dataset, mitigation: Mitigation, view: View, trajectory: int) -> list[dict[str, Any]]:
+    """How every (group, label) stands: answers so far, people left by proxy, the asking head's centred accuracy."""
+    n_groups = len(dataset.group_names)
+    proxy = view.proxy
+    accuracies = centred_accuracies(view.labels, view.predicted, proxy, n_groups, view.askable)
+    rows, groups = mitigation.answers[trajectory].known()
+    entries = []
+    for group, name in enumerate(dataset.group_names):
+        for label, label_name in enumerate(dataset.label_names):
+            inside = view.askable & (proxy == group) & (view.labels == label)
+            entries.append(
+                {
+                    "group": name,
+                    "label": label_name,
+                    "answered": int(((groups == group) & (view.labels[rows] == label)).sum()),
+                    "pool": int(inside.sum()),
+                    "centred_accuracy": number(accuracies[group, label]),
+                }
+            )
+    return entries
+
+
+def bound_entry(prepared: Prepared, mitigation: Mitigation, view: View, trajectory: int) -> dict[str, Any]:
+    """Theorem 1 for the asking head of a trajectory, groups by proxy where nobody answered."""
+    dataset, plan = prepared.dataset, mitigation.plan
+    head = plan.trajectories[trajectory].head
+    margin = mitigation.heads.margins(mitigation.pool.embeddings, [head])[0].double()
+    losses = torch.nn.functional.softplus(torch.where(mitigation.pool.labels == 1, -margin, margin)).numpy()
+    rows, groups = mitigation.answers[trajectory].known()
+    terms = theorem_terms(
+        embedding=mitigation.pool.embeddings.numpy(),
+        losses=losses,
+        answered_rows=rows,
+        answered_groups=groups,
+        proxy_groups=view.proxy,
+        n_groups=len(dataset.group_names),
+        weights=mitigation.heads.weights(head),
+        distances=view.coverage.distances,
+    )
+    return {
+        "round": mitigation.round - 1,
+        "answered": len(mitigation.answers[trajectory]),
+        "strength": plan.heads[head].strength,
+        **terms.to_dict(dataset.group_names),
+    }
+
+
+def answer_entry(
+    dataset: Dataset, rows: npt.NDArray[np.int64], answered: Answered, strength: float | None
+) -> dict[str, Any]:
+    """One answer as it stands in result.json; the reason's codes become names."""
+    choice = answered.question.choice
+    reason = dict(choice.reason)
+    if reason.get("group") is not None:
+        reason["group"] = dataset.group_names[int(reason["group"] or 0)]
+    if reason.get("label") is not None:
+        reason["label"] = dataset.label_names[int(reason["label"] or 0)]
+    return {
+        "row": int(dataset.rows[rows[choice.row]]),
+        "group": dataset.group_names[answered.group] if answered.group >= 0 else None,
+        "round": answered.question.round,
+        "purpose": answered.question.purpose,
+        "probability": choice.probability,
+        "strength": strength,
+        "reason": reason,
+    }
+
+
+def metrics_entries(prepared: Prepared, bank: HeadBank, seed: int) -> list[dict[str, Any]]:
+    """The METRICS object of every head of a bank on the test part, with bootstrap intervals."""
+    counts = test_counts(prepared, bank)
+    names = prepared.dataset.group_names
+    intervals = bootstrap(counts, generator(seed, "bootstrap", prepared.dataset.name))
+    entries = []
+    for k in range(len(bank)):
+        one = Metrics.from_counts(counts[k], names, warn=False)
+        entries.append({**one.to_dict(), "intervals": _intervals(intervals, names, k)})
+    return entries
+
+
+def _intervals(intervals: dict[str, Interval], names: Sequence[str], head: int) -> dict[str, Any]:
+    def pair(name: str, *place: int) -> list[float | None]:
+        interval = intervals[name]
+        return [number(interval.low[(head, *place)]), number(interval.high[(head, *place)])]
+
+    groups = {name: {rate: pair(rate, g) for rate in ("tpr", "fpr", "selection_rate")} for g, name in enumerate(names)}
+    return {**{name: pair(name) for name in INTERVALS}, "groups": groups}
+
+
+def changes(prepared: Prepared, before: npt.NDArray[np.bool_], after: npt.NDArray[np.bool_]) -> dict[str, Any]:
+    """Whose decision on the test part is another one, per recorded group and direction."""
+    dataset = prepared.dataset
+    recorded = dataset.groups[prepared.split.test]
+    flipped = before != after
+    groups = {}
+    for code, name in enumerate(dataset.group_names):
+        inside = recorded == code
+        groups[name] = {
+            "n": int(inside.sum()),
+            "to_positive": int((inside & flipped & after).sum()),
+            "to_negative": int((inside & flipped & before).sum()),
+        }
+    return {"total": int(flipped.sum()), "share": float(flipped.mean()), "groups": groups}

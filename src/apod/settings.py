@@ -1,0 +1,115 @@
+"""Everything a run can be told, with the paper's values; a preset is one row of `PRESETS`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from apod.errors import BudgetError, InputError, UnknownName
+from apod.mitigation import Plan
+from apod.penalty import CONDITIONS, OVER, RELAXATIONS, Penalty
+from apod.pod import Training
+from apod.proxy import PROXIES
+from apod.selection import SELECTORS
+
+STRENGTHS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.8, 1.2, 2.0)
+"""The grid of penalty strengths: the paper's range (0, 2]."""
+
+SHARED, PER_STRENGTH = "shared", "per strength"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """One way of running Algorithm 1."""
+
+    selector: str = "apod"
+    penalty: Penalty = field(default_factory=Penalty)
+    proxy: str = "perceptron"
+    strengths: tuple[float, ...] = STRENGTHS
+    trajectories: str = SHARED  # one annotated set for all strengths, or one per strength
+    ask_strength: float = 0.5  # whose head asks, where all strengths share one annotated set
+    questions_per_round: int = 1
+    body: str = "contrastive"
+    body_epochs: int = 50
+    epochs: int = 10
+    batch_size: int = 256
+    dropout: float = 0.5
+
+    def __post_init__(self) -> None:
+        for kind, name, table in (
+            ("selector", self.selector, SELECTORS),
+            ("penalty", self.penalty.what, CONDITIONS),
+            ("relaxation", self.penalty.relaxation, RELAXATIONS),
+            ("choice of whom the penalty is over", self.penalty.over, OVER),
+            ("proxy", self.proxy, PROXIES),
+            ("body", self.body, ("contrastive", "cross_entropy")),
+            ("kind of trajectories", self.trajectories, (SHARED, PER_STRENGTH)),
+        ):
+            if name not in table:
+                raise UnknownName(kind, name, table)
+        if not self.strengths or not all(0 < s < float("inf") for s in self.strengths):
+            raise InputError(
+                f"Strengths must be positive numbers, got {list(self.strengths)}: leave 0 out, it is always trained."
+            )
+        if len(set(self.strengths)) != len(self.strengths):
+            raise InputError(f"Strengths must differ from each other, got {list(self.strengths)}.")
+        if self.questions_per_round < 1 or self.epochs < 1 or self.body_epochs < 1:
+            raise InputError("Questions per round and epochs must be at least 1.")
+
+    def plan(self) -> Plan:
+        """The heads and trajectories these settings ask for; strengths in ascending order."""
+        strengths = sorted(self.strengths)
+        if self.trajectories == PER_STRENGTH:
+            return Plan.separate(strengths, self.selector)
+        return Plan.shared(strengths, self.selector, self.ask_strength)
+
+    def training(self, hidden: tuple[int, ...]) -> Training:
+        """How the heads are trained."""
+        return Training(self.penalty, hidden, self.epochs, self.batch_size, self.dropout, self.proxy)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For result.json and the report."""
+        shared = self.trajectories == SHARED
+        return {
+            "penalty": self.penalty.what,
+            "relaxation": self.penalty.relaxation,
+            "over": self.penalty.over,
+            "selector": self.selector,
+            "proxy": self.proxy,
+            "strengths": sorted(self.strengths),
+            "trajectories": self.trajectories,
+            "ask_strength": self.ask_strength if shared else None,
+            "questions_per_round": self.questions_per_round,
+            "body": self.body,
+            "body_epochs": self.body_epochs,
+            "epochs": self.epochs,
+            "batch_size": self.batch_size,
+            "dropout": self.dropout,
+        }
+
+
+PRESETS: Mapping[str, Settings] = MappingProxyType(
+    {
+        "default": Settings(),
+        "paper": Settings(trajectories=PER_STRENGTH),
+    }
+)
+"""`paper`: the paper's settings to the letter, a trajectory per strength. `default`: the same with one trajectory."""
+
+
+def answers_allowed(budget: int | float, n_train: int, n_groups: int) -> int:
+    """The budget as a count: a number below 1 is a share of the training part, rounded down."""
+    if not budget > 0:
+        raise BudgetError(f"The budget must be positive, got {budget}: give a count of answers or a share below 1.")
+    if budget >= 1 and budget != int(budget):
+        raise BudgetError(f"A budget of {budget} is neither a whole number of answers nor a share below 1.")
+    count = int(budget * n_train) if budget < 1 else int(budget)
+    if count > n_train:
+        raise BudgetError(
+            f"A budget of {count} answers is more than the {n_train} rows of the training part: ask for fewer."
+        )
+    if count < n_groups:
+        raise BudgetError(f"A budget of {count} answers is less than one per group ({n_groups} groups): allow more.")
+    return count
