@@ -39,7 +39,10 @@ class View:
     @property
     def proxy(self) -> IntArray:
         """(n,) the most probable group."""
-        return self.membership.argmax(axis=1)
+        return np.asarray(self.membership.argmax(axis=1), dtype=np.int64)
+
+
+Reason = Mapping[str, str | int | float | None]
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ class Choice:
     """One row to ask about, why, and with which probability it was drawn (1 = the rule left no choice)."""
 
     row: int
-    reason: Mapping[str, str | int | float | None]
+    reason: Reason
     probability: float = 1.0
 
 
@@ -91,14 +94,14 @@ def _by_subgroup(view: View, k: int, pick: Callable[[BoolArray, int], list[Choic
         if len(chosen) == k:
             break
         inside = view.askable & (proxy == group) & (view.labels == label)
-        where = {
+        where: Reason = {
             "rule": rule,
             "group": group,
             "label": label,
             "centred_accuracy": float(accuracies[group, label]),
         }
         picks = pick(inside, k - len(chosen))
-        chosen += [Choice(c.row, where | dict(c.reason), c.probability) for c in picks]
+        chosen += [Choice(c.row, {**where, **c.reason}, c.probability) for c in picks]
     return chosen
 
 
@@ -180,6 +183,6 @@ def first_rows(labels: IntArray, rng: np.random.Generator) -> list[Choice]:
     for place in range(max(sizes)):
         for label, pile, size in zip((1, 0), piles, sizes, strict=True):
             if place < size:
-                reason = {"rule": "first answers, random person of a label", "label": label}
+                reason: Reason = {"rule": "first answers, random person of a label", "label": label}
                 order.append(Choice(int(pile[place]), reason, 1 / (size - place)))
     return order

@@ -23,12 +23,7 @@ def datasets(
     if as_json:
         typer.echo(json.dumps([asdict(row) for row in rows], indent=2))
         return
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table("name", "rows", "what it is", "groups", "answers", "where it is", "licence", show_lines=True)
     for row in rows:
-        table.add_row(
-            row.name, f"{row.rows:,}", row.what, " / ".join(row.groups), str(row.budget), row.status, row.licence
-        )
-    Console().print(table)
+        typer.echo(f"{typer.style(row.name, bold=True)}  {row.what}")
+        typer.echo(f"  {row.rows:,} rows; groups {' / '.join(row.groups)}; {row.budget} answers; {row.licence}")
+        typer.echo(f"  {typer.style(row.status, fg='green' if row.here else 'yellow')}")

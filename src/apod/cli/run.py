@@ -17,18 +17,25 @@ if TYPE_CHECKING:
     from apod.settings import Settings
 
 
+_PENALTY_HELP = (
+    "What is equalised: equalized_odds, true_positive_rate_parity, false_positive_rate_parity, demographic_parity."
+)
+
+
 def run(
     dataset: str = typer.Argument(help="A name from `apod datasets`, or your own CSV or Parquet file."),
     label: str | None = typer.Option(None, help="Own file: the column to predict (two values)."),
     sensitive: str | None = typer.Option(None, help="Own file: the recorded group column; read only when asked for."),
-    groups: str | None = typer.Option(None, help="Own file without that column: group names, comma-separated; you are asked."),
+    groups: str | None = typer.Option(None, help="Own file without that column: group names, comma-separated."),
     reference: str | None = typer.Option(None, help="The group the others are compared with (default: the larger)."),
-    budget: float | None = typer.Option(None, help="Answers to ask for: a count, or a share (below 1) of the training part."),
+    budget: float | None = typer.Option(None, help="Answers: a count, or a share (below 1) of the training part."),
     strengths: str | None = typer.Option(None, help="Penalty strengths, comma-separated, e.g. 0.1,0.5,1."),
     preset: str = typer.Option("default", help="'paper' is the paper to the letter, a trajectory per strength."),
-    selector: str | None = typer.Option(None, help="Whom to ask: apod, random, stratified, uncertainty, coreset, group."),
-    penalty: str | None = typer.Option(None, help="equalized_odds, true_positive_rate_parity, false_positive_rate_parity, demographic_parity."),
-    relaxation: str | None = typer.Option(None, help="linear, sigmoid, tanh."),
+    selector: str | None = typer.Option(
+        None, help="Whom to ask: apod, random, stratified, uncertainty, coreset, group."
+    ),
+    penalty: str | None = typer.Option(None, help=_PENALTY_HELP),
+    relaxation: str | None = typer.Option(None, help="Of the step in the penalty: linear, sigmoid, tanh."),
     over: str | None = typer.Option(None, help="Penalty over whom: annotated, pool (weighted by the proxy)."),
     proxy: str | None = typer.Option(None, help="Group proxy: perceptron, logistic."),
     ask_strength: float | None = typer.Option(None, help="The strength whose head asks the questions."),
@@ -40,7 +47,7 @@ def run(
     resume: bool = typer.Option(False, "--resume", help="Continue an interrupted run in the same folder."),
     data_dir: Path | None = typer.Option(None, help="Folder with data files; APOD_DATA is another way to name it."),
     as_json: bool = typer.Option(False, "--json", help="Print result.json to standard output."),
-) -> None:  # fmt: skip
+) -> None:
     """Choose whom to ask, hear the answers, retrain after each, and report what it did.
 
     Example: apod run adult --budget 30 --seed 0 --out out/adult

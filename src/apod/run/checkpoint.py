@@ -68,14 +68,15 @@ class Checkpoint:
         """Save the state after a round, together with what was recorded of the rounds so far."""
         arrays = {f"heads.{name}": value for name, value in mitigation.heads.state().items()}
         arrays |= {f"proxy.{name}": value for name, value in mitigation.proxy.state().items()}
-        arrays |= {"best.parameters": best.parameters.numpy(), "best.score": best.score, "best.round": best.round}
+        kept = {"best.parameters": best.parameters, "best.score": best.score, "best.round": best.round}
         facts = {
             "key": self._key,
             "round": mitigation.round,
             "answers": [[list(a.rows), list(a.groups), list(a.weights)] for a in mitigation.answers],
             "record": record,
         }
-        write_tensors(self._state, {name: torch.as_tensor(value) for name, value in arrays.items()}, facts)
+        tensors = {name: torch.as_tensor(value) for name, value in {**arrays, **kept}.items()}
+        write_tensors(self._state, tensors, facts)
 
     def load(self, mitigation: Mitigation, best: BestHeads) -> dict[str, Any] | None:
         """Take the run up where the last round ended; None when it was interrupted before the first."""

@@ -74,7 +74,7 @@ def _plane(outcome: Outcome) -> Plane:
     dataset, split = outcome.prepared.dataset, outcome.prepared.split
     points = dataset.features.to_numpy(np.float64)
     shown = split.test[_sample(len(split.test), outcome)]
-    grid_x, grid_y = (np.linspace(*np.quantile(points[:, axis], [0.002, 0.998]), 80) for axis in (0, 1))
+    grid_x, grid_y = (_grid(points[:, axis]) for axis in (0, 1))
     names = [str(name) for name in dataset.features.columns]
     strength = outcome.result["selected"]["strength"]
     randomly = run_experiment(
@@ -95,6 +95,11 @@ def _plane(outcome: Outcome) -> Plane:
         selected=Surface(_positive(outcome, outcome.selected, grid_x, grid_y), _asked(outcome, points[split.train])),
         random=Surface(_positive(randomly, 1, grid_x, grid_y), _asked(randomly, points[split.train])),
     )
+
+
+def _grid(values: Floats, steps: int = 80) -> Floats:
+    low, high = np.quantile(values, [0.002, 0.998])
+    return np.linspace(low, high, steps)
 
 
 def _positive(outcome: Outcome, head: int, grid_x: Floats, grid_y: Floats) -> Floats:
