@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+
 from apod.coverage import Coverage, Pick
 from apod.errors import InputError
 

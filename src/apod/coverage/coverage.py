@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import operator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from apod.coverage.batch import pick_batch
+from apod.coverage.bounds import Float64, Int, Mask, Stored
+from apod.coverage.pool import Pool
+from apod.coverage.rows import Rows
+from apod.coverage.shard import Shard
 from apod.errors import InputError
-
-Float = npt.NDArray[np.float64]
-Int = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -26,87 +27,97 @@ class Pick:
 class Coverage:
     """Distance of every row to its nearest answered row, kept up to date one answer at a time.
 
-    With nothing answered every distance is infinite and every `nearest` is -1; `farthest` then starts at the lowest
-    candidate row (distance inf) and goes on by max-min from there.
+    matrix (n, d) of float16, float32 or float64, in memory or a mapped file; it is read, never copied, and must not
+    change. Beside it 10 bytes a row are kept, 16 while a batch is picked.
+
+    An answer costs one pass over the matrix. Picks are those of the float64 formula `sqrt(sum((x - c)**2))`, however
+    the matrix is stored. With nothing answered every distance is infinite and every `nearest` is -1; `farthest` then
+    starts at the lowest candidate row (distance inf) and goes on by max-min from there.
     """
 
-    def __init__(self, matrix: npt.NDArray[np.floating], answered: Sequence[int] = ()) -> None:
-        if matrix.ndim != 2:
-            raise InputError(f"The matrix has {matrix.ndim} dimensions: pass rows x columns.")
-        self._matrix = matrix
-        self._answered: list[int] = []
-        self._distances: Float = np.full(len(matrix), np.inf)
-        self._nearest: Int = np.full(len(matrix), -1, dtype=np.int64)
+    def __init__(self, matrix: Stored, answered: Iterable[int] = (), *, threads: int | None = None) -> None:
+        rows = Rows(matrix, threads)
+        self._pool = Pool([Shard(rows, rows.middle())])
         self.add(answered)
+
+    @classmethod
+    def over(cls, pool: Pool) -> Coverage:
+        """The same over a pool in parts, here or elsewhere, with what it already knows of answers."""
+        self = cls.__new__(cls)
+        self._pool = pool
+        return self
+
+    def __len__(self) -> int:
+        return len(self._pool)
 
     @property
     def answered(self) -> tuple[int, ...]:
         """The answered rows, in the order they were added."""
-        return tuple(self._answered)
+        return tuple(self._pool.references.rows)
 
     @property
-    def distances(self) -> Float:
-        """(n,) distance of every row to its nearest answered row; inf while nothing is answered."""
-        return self._distances.copy()
+    def passes(self) -> int:
+        """How often the matrix has been read, the first look at every row included."""
+        return max(self._pool.each(lambda shard: shard.passes))
 
     @property
     def nearest(self) -> Int:
-        """(n,) the nearest answered row of every row; -1 while nothing is answered."""
-        return self._nearest.copy()
+        """(n,) the nearest answered row of every row; -1 while nothing is answered.
+
+        Where two answers are equally near to within the rounding of float32, it may be either.
+        """
+        rows = self._pool.references.row_of_slot()
+        return np.concatenate(self._pool.each(lambda shard: rows[shard.slots()]))
+
+    @property
+    def distances(self) -> Float64:
+        """(n,) float64 distance of every row to `nearest`; inf while nothing is answered. Reads the matrix once."""
+        return np.concatenate(self._pool.each(lambda shard: shard.distances()))
 
     def add(self, rows: Iterable[int]) -> None:
-        """Count these rows as answered; a row that already is changes nothing."""
-        for row in self._checked(rows):
-            if row not in self._answered:
-                self._answered.append(row)
-                _relax(self._matrix, row, self._distances, self._nearest, np.arange(len(self._matrix)))
+        """Count these rows as answered, in one pass for all; a row that already is changes nothing."""
+        fresh = [row for row in dict.fromkeys(self._checked(rows)) if row not in self._pool.references]
+        if fresh:
+            self._pool.add(fresh)
 
     def remove(self, rows: Iterable[int]) -> None:
-        """Take answers back; only rows whose nearest answer is gone are computed again."""
-        gone = self._checked(rows)
+        """Take answers back; only rows whose nearest answer is gone are measured again."""
+        gone = list(dict.fromkeys(self._checked(rows)))
         for row in gone:
-            if row not in self._answered:
+            if row not in self._pool.references:
                 raise InputError(f"Row {row} is not answered: remove only rows that were added.")
-        self._answered = [row for row in self._answered if row not in gone]
-        orphans = np.flatnonzero(np.isin(self._nearest, gone))
-        self._distances[orphans], self._nearest[orphans] = np.inf, -1
-        for row in self._answered:
-            _relax(self._matrix, row, self._distances, self._nearest, orphans)
+        if gone:
+            self._pool.remove(gone)
 
     def farthest(self, candidates: Mask | None = None, k: int = 1) -> list[Pick]:
         """The k candidates that max-min selection asks about next, in order; fewer when the candidates run out.
 
-        candidates (n,) bool, None = every row. Answered rows are never picked; ties go to the lowest row.
+        candidates (n,) bool, None = every row. Answered rows are never picked; ties go to the lowest row. Picks
+        count as answered for the picks after them, and for nothing else.
         """
-        if candidates is not None and candidates.shape != (len(self._matrix),):
-            raise InputError(
-                f"candidates has shape {candidates.shape}: pass one bool per row, ({len(self._matrix)},)."
-            )
-        left = np.ones(len(self._matrix), dtype=bool) if candidates is None else candidates.astype(bool)
-        left[self._answered] = False
-        distances, nearest, every = self._distances.copy(), self._nearest.copy(), np.arange(len(self._matrix))
-        picks: list[Pick] = []
-        while len(picks) < k and left.any():
-            row = int(np.argmax(np.where(left, distances, -1.0)))
-            picks.append(Pick(row, float(distances[row])))
-            left[row] = False
-            if len(picks) < k:
-                _relax(self._matrix, row, distances, nearest, every)
-        return picks
+        if k < 1:
+            raise InputError(f"k is {k}: ask for at least one row.")
+        mask = self._checked_mask(candidates)
+        if k == 1:
+            best = self._pool.best(mask)
+            found = [] if best is None else [best]
+        else:
+            found = pick_batch(self._pool, mask, k)
+        return [Pick(one.index, one.distance) for one in found]
 
     def _checked(self, rows: Iterable[int]) -> list[int]:
-        checked = [int(row) for row in rows]
+        checked = [operator.index(row) for row in rows]
         for row in checked:
-            if not 0 <= row < len(self._matrix):
-                raise InputError(
-                    f"Row {row} is not in the matrix: rows go from 0 to {len(self._matrix) - 1}."
-                )
+            if not 0 <= row < len(self):
+                raise InputError(f"Row {row} is not in the matrix: rows go from 0 to {len(self) - 1}.")
         return checked
 
-
-def _relax(matrix: npt.NDArray[np.floating], row: int, distances: Float, nearest: Int, among: Int) -> None:
-    """Lower `distances` (and set `nearest`) of the rows in `among` that `row` is closer to."""
-    difference = matrix[among].astype(np.float64) - matrix[row].astype(np.float64)
-    fresh = np.sqrt((difference**2).sum(axis=1))
-    closer = fresh < distances[among]
-    distances[among[closer]], nearest[among[closer]] = fresh[closer], row
+    def _checked_mask(self, candidates: Mask | None) -> Mask | None:
+        if candidates is None:
+            return None
+        mask = np.asarray(candidates)
+        if mask.shape != (len(self),) or mask.dtype != np.bool_:
+            raise InputError(
+                f"candidates has shape {mask.shape} and type {mask.dtype}: pass one bool per row, ({len(self)},)."
+            )
+        return mask

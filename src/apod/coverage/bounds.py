@@ -1,0 +1,130 @@
+"""One formula for a distance, and float32 upper bounds on it that a matrix product can compute.
+
+The distance of row x to centre c is `sqrt(sum((x - c)**2))` in float64, differences first, summed along the row.
+Everything the package says about distances is decided by that formula. Reading the pool with it would be slow, so
+the pool is read with a cheaper statement of the same number: for any fixed shift m, with w = c - m,
+
+    |x - c|^2 = |x - m|^2 + (|w|^2 + 2 m.w) - 2 x.w
+
+where the first term is cached per row, the second is a number per centre, and x.w is a matrix product. In float32
+(unit roundoff u = 2^-24, d columns) that sum is off by at most
+
+    u (d + 7) (|x - m|^2 + |m|^2)  +  2 u (d + 7) |w|^2
+
+(dot products in any order, Cauchy-Schwarz, then 2ab <= a^2 + b^2), and the cached term by another u (d + 5) |x - m|^2.
+`Geometry` adds twice that to the row's and the centre's term, so what it returns is never below the float64 formula:
+an *upper bound*. A minimum of upper bounds bounds the minimum, so no other error bookkeeping exists: whoever's bound
+reaches the best exact value found so far is a finalist and is computed exactly; nobody else can win.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Float32 = npt.NDArray[np.float32]
+Float64 = npt.NDArray[np.float64]
+Stored = npt.NDArray[np.floating]  # float16, float32 or float64, as the user keeps it
+Int = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+LARGEST_TERM = 1e36  # of a squared norm: sums of a few of them must stay inside float32
+AT_ONCE = 64  # centres of one product
+TILE = 1 << 18  # float64 numbers of one exact tile: 2 MB
+
+
+def squared_distances(rows: Float64, centre: Float64) -> Float64:
+    """(..., d) and (..., d) to (...,): the formula of this module, before the root."""
+    difference = rows - centre
+    return np.asarray(np.square(difference, out=difference).sum(axis=-1))
+
+
+def nearest_centre(rows: Stored, centres: Stored) -> tuple[Float64, Int]:
+    """Squared distance (f,) of each row to its nearest centre, and which centre that is (the first of equals).
+
+    rows (f, d) · centres (m, d); with no centres the distance is inf and the centre -1. Memory stays at a few tiles.
+    """
+    best, which = np.full(len(rows), np.inf), np.full(len(rows), -1, dtype=np.int64)
+    width = rows.shape[1]
+    wide = max(1, min(len(centres), TILE // width))
+    tall = max(1, TILE // (width * wide))
+    for top in range(0, len(rows), tall):
+        part = slice(top, top + tall)
+        block = rows[part].astype(np.float64)[:, None, :]  # (t, 1, d)
+        for left in range(0, len(centres), wide):
+            values = squared_distances(block, centres[left : left + wide].astype(np.float64))  # (t, w)
+            column = values.argmin(axis=1)
+            value = values[np.arange(len(values)), column]
+            closer = value < best[part]
+            best[part] = np.where(closer, value, best[part])
+            which[part] = np.where(closer, column + left, which[part])
+    return best, which
+
+
+def round_up(values: Float64) -> Float32:
+    """Float32 numbers that are not below the given ones."""
+    with np.errstate(over="ignore"):  # inf is the documented distance to nobody
+        rounded = values.astype(np.float32)
+    return np.where(rounded < values, np.nextafter(rounded, np.float32(np.inf)), rounded)
+
+
+@dataclass(frozen=True)
+class Centres:
+    """What a pass needs to know of m centres."""
+
+    weights: Float32  # (m, d), -2 (c - shift)
+    constants: Float32  # (m,)
+
+    def __len__(self) -> int:
+        return len(self.constants)
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """Upper bounds on squared distances, relative to one shift (a mean of the pool keeps them tight)."""
+
+    shift: Float64  # (d,)
+
+    @property
+    def slack(self) -> float:
+        """Share of a squared norm that covers all rounding of the float32 statement."""
+        return 4.0 * (len(self.shift) + 8) * 2.0**-24
+
+    def row_terms(self, block: Float32) -> Float32:
+        """(b, d) to (b,): cached once per row. Not finite, or above LARGEST_TERM, where the row cannot be used."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            centred = block - self.shift.astype(np.float32)
+            norms = np.einsum("ij,ij->i", centred, centred)
+            offset = self.slack * float(self.shift @ self.shift) + (len(self.shift) + 8) * 2.0**-120  # underflow
+            return np.asarray(norms * np.float32(1 + self.slack) + np.float32(offset), dtype=np.float32)
+
+    def centres(self, vectors: Stored) -> Centres:
+        """(m, d) rows of the pool as centres."""
+        moved = vectors.astype(np.float64) - self.shift
+        squared = np.square(moved).sum(axis=1)
+        constants = squared * (1 + self.slack) + 2 * moved @ self.shift
+        return Centres(np.float32(-2) * moved.astype(np.float32), constants.astype(np.float32))
+
+    def closest(self, block: Float32, row_terms: Float32, centres: Centres) -> tuple[Float32, Int]:
+        """Of each row, an upper bound on the squared distance to the closest centre, and which centre that is.
+
+        block (b, d) · row_terms (b,), both float32; returns (b,) and (b,): inf and 0 where there are no centres.
+        """
+        if len(centres) == 1:
+            values = block @ centres.weights[0]
+            values += row_terms
+            values += centres.constants[0]
+            return values, np.zeros(len(block), dtype=np.int64)
+        bounds, which = np.full(len(block), np.inf, np.float32), np.zeros(len(block), np.int64)
+        for first in range(0, len(centres), AT_ONCE):
+            table = block @ centres.weights[first : first + AT_ONCE].T  # (b, at once)
+            table += centres.constants[first : first + AT_ONCE]
+            column = table.argmin(axis=1)
+            values = table[np.arange(len(table)), column]
+            values += row_terms
+            closer = values < bounds
+            np.copyto(bounds, values, where=closer)
+            np.copyto(which, column + first, where=closer)
+        return bounds, which

@@ -1,0 +1,66 @@
+"""The passes over a matrix: what every row's cached term is, and who is closest to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from apod.coverage.bounds import LARGEST_TERM, Centres, Float32, Float64, Geometry, Int, Stored
+from apod.coverage.rows import Rows
+from apod.errors import InputError
+
+Slots = npt.NDArray[np.unsignedinteger]
+
+
+class Kernel:
+    """A matrix with the cached term of each row (4 bytes), relative to one shift."""
+
+    def __init__(self, rows: Rows, shift: Float64, start: int, terms: Float32 | None = None) -> None:
+        self.rows = rows
+        self.geometry = Geometry(shift)
+        self.passes = 0
+        self.terms = self._prepared(start) if terms is None else terms
+
+    def sweep(self, work: Callable[[int, int], None]) -> None:
+        """One pass: work(start, stop) for blocks that cover all rows, from several threads."""
+        self.passes += 1
+        self.rows.stream(work)
+
+    def relax(
+        self, block: Float32, terms: Float32, bounds: Float32, slots: Slots, centres: Centres, names: Int
+    ) -> None:
+        """Lower the bounds of the rows some centre is closer to, and write that centre's name in their slots."""
+        if not len(centres):
+            return
+        values, which = self.geometry.closest(block, terms, centres)
+        closer = values < bounds
+        np.copyto(bounds, values, where=closer)
+        if len(centres) == 1:
+            np.putmask(slots, closer, names[0])
+        else:
+            np.copyto(slots, names[which].astype(slots.dtype), where=closer)
+
+    def take(self, positions: Int) -> Stored:
+        """The stored vectors at these positions of the part."""
+        return self.rows.take(positions)
+
+    def _prepared(self, start: int) -> Float32:
+        terms: Float32 = np.empty(len(self.rows), dtype=np.float32)
+
+        def work(first: int, last: int) -> None:
+            terms[first:last] = self.geometry.row_terms(self.rows.block(first, last))
+            usable = terms[first:last] < LARGEST_TERM  # false for NaN too
+            if not usable.all():
+                bad = first + int(np.argmin(usable))
+                _refuse(start + bad, self.rows.take(np.array([bad])))
+
+        self.sweep(work)
+        return terms
+
+
+def _refuse(row: int, vector: Stored) -> None:
+    if np.isfinite(vector).all():
+        raise InputError(f"Row {row} of the embeddings is too large to measure: scale them to norms below 1e17.")
+    raise InputError(f"Row {row} of the embeddings holds a value that is not a finite number: repair or drop it.")

@@ -1,0 +1,71 @@
+"""A pool in one or many parts, as one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import numpy as np
+
+from apod.coverage.bounds import Geometry, Mask, Stored
+from apod.coverage.contest import Winner
+from apod.coverage.references import References
+from apod.coverage.shard import Shard
+
+T = TypeVar("T")
+
+
+class Pool:
+    """Parts that follow each other without gaps and share one shift, and the answers they are measured against.
+
+    `each` is the only way anything reaches the parts: where they live elsewhere, that one method is another.
+    """
+
+    def __init__(self, shards: Sequence[Shard], references: References | None = None) -> None:
+        self._shards = list(shards)
+        self.starts = [shard.start for shard in shards]
+        self.ends = [shard.start + len(shard) for shard in shards]
+        self.geometry: Geometry = shards[0].geometry
+        self.width, self.dtype = shards[0].width, shards[0].dtype
+        self.references = references or References(self.width, self.dtype)
+
+    def __len__(self) -> int:
+        return self.ends[-1]
+
+    def each(self, ask: Callable[[Shard], T]) -> list[T]:
+        """What every part answers, in their order."""
+        return [ask(shard) for shard in self._shards]
+
+    @staticmethod
+    def part(mask: Mask | None, shard: Shard) -> Mask | None:
+        """A shard's part of a mask over the pool."""
+        return None if mask is None else mask[shard.start : shard.start + len(shard)]
+
+    def vectors(self, rows: Sequence[int]) -> Stored:
+        """(len(rows), d) stored vectors of these rows, from the parts that hold them."""
+        wanted = np.asarray(rows, dtype=np.int64)
+        result: Stored = np.empty((len(wanted), self.width), dtype=self.dtype)
+        for start, end, found in zip(
+            self.starts, self.ends, self.each(lambda shard: shard.vectors_here(wanted)), strict=True
+        ):
+            result[(wanted >= start) & (wanted < end)] = found
+        return result
+
+    def best(self, mask: Mask | None) -> Winner | None:
+        """The exact max-min pick among the candidates; ties to the lowest row."""
+        best: Winner | None = None
+        for found in self.each(lambda shard: shard.best(self.part(mask, shard))):
+            if found is not None and (best is None or best.beaten_by(Winner(*found))):
+                best = Winner(*found)
+        return best
+
+    def add(self, rows: Sequence[int]) -> None:
+        """Count these rows as answered."""
+        vectors = self.vectors(rows)
+        self.references.put(rows, vectors)
+        self.each(lambda shard: shard.add(rows, vectors))
+
+    def remove(self, rows: Sequence[int]) -> None:
+        """Take these answers back."""
+        self.references.drop(rows)
+        self.each(lambda shard: shard.remove(rows))

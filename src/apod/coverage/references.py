@@ -1,0 +1,78 @@
+"""The answered rows a pool is measured against, by slot."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from apod.coverage.bounds import Int, Stored
+
+NOBODY = 0
+"""Slot of a row that nothing answered is near to."""
+
+
+class References:
+    """Rows and their vectors in numbered slots; a freed slot is used again, the lowest first.
+
+    The same sequence of `put` and `drop` numbers the slots the same way everywhere, so that parts of a pool on
+    different machines agree on them without talking.
+    """
+
+    def __init__(self, width: int, dtype: np.dtype[np.floating]) -> None:
+        self._vectors: Stored = np.zeros((8, width), dtype=dtype)
+        self._rows = [-1]  # row of each slot, -1 = free; slot 0 is NOBODY
+        self._slots: dict[int, int] = {}
+
+    def __contains__(self, row: int) -> bool:
+        return row in self._slots
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    @property
+    def rows(self) -> list[int]:
+        """The rows in the order they came."""
+        return list(self._slots)
+
+    @property
+    def slots(self) -> Int:
+        """The slots in use, lowest first."""
+        return np.array(sorted(self._slots.values()), dtype=np.int64)
+
+    @property
+    def capacity(self) -> int:
+        """One above the highest slot ever used."""
+        return len(self._rows)
+
+    def row_of_slot(self) -> Int:
+        """(capacity,) row of each slot, -1 where it is free."""
+        return np.array(self._rows, dtype=np.int64)
+
+    def vectors(self, slots: Int) -> Stored:
+        """(len(slots), d) vectors in these slots."""
+        return self._vectors[slots]
+
+    def slots_of(self, rows: Sequence[int]) -> Int:
+        """The slots of these rows."""
+        return np.array([self._slots[row] for row in rows], dtype=np.int64)
+
+    def put(self, rows: Sequence[int], vectors: Stored) -> Int:
+        """Give each new row a slot."""
+        return np.array([self._place(row, vector) for row, vector in zip(rows, vectors, strict=True)], np.int64)
+
+    def drop(self, rows: Sequence[int]) -> Int:
+        """Free the slots of these rows."""
+        slots = [self._slots.pop(row) for row in rows]
+        for slot in slots:
+            self._rows[slot] = -1
+        return np.array(slots, dtype=np.int64)
+
+    def _place(self, row: int, vector: Stored) -> int:
+        slot = self._rows.index(-1, 1) if len(self._slots) + 1 < len(self._rows) else len(self._rows)
+        if slot == len(self._rows):
+            self._rows.append(-1)
+        if slot == len(self._vectors):
+            self._vectors = np.concatenate([self._vectors, np.zeros_like(self._vectors)])
+        self._rows[slot], self._vectors[slot], self._slots[row] = row, vector, slot
+        return slot

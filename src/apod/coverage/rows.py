@@ -1,0 +1,115 @@
+"""A pool's matrix as it is stored, read in blocks by as many threads as there are cores."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
+
+from apod.coverage.bounds import Float32, Float64, Int, Stored
+from apod.errors import InputError
+
+BLOCK = 1 << 19  # numbers of one block: 2 MB in float32, about a core's own cache
+
+# A pass keeps every core busy and sets BLAS to one thread meanwhile: two at once would only fight over both.
+_ONE_PASS_AT_A_TIME = threading.Lock()
+
+
+class Rows:
+    """An (n, d) matrix of float16, float32 or float64 that is never copied: an array, or a mapped file."""
+
+    def __init__(self, matrix: Stored, threads: int | None = None) -> None:
+        if matrix.ndim != 2 or not matrix.shape[0] or not matrix.shape[1]:
+            raise InputError(f"The embeddings have shape {matrix.shape}: pass a matrix with rows and columns.")
+        if matrix.dtype.kind != "f" or matrix.dtype.itemsize > 8:
+            raise InputError(f"The embeddings are {matrix.dtype}: store them as float32, float16 or float64.")
+        self._matrix = np.asarray(matrix)  # a memmap's own slicing is slow; the plain view still reads the file
+        self._threads = threads or _cores()
+        self._step = max(64, BLOCK // matrix.shape[1])
+
+    def __len__(self) -> int:
+        return len(self._matrix)
+
+    @property
+    def width(self) -> int:
+        """Columns."""
+        return int(self._matrix.shape[1])
+
+    @property
+    def dtype(self) -> np.dtype[np.floating]:
+        """How the numbers are stored."""
+        return self._matrix.dtype
+
+    def block(self, start: int, stop: int) -> Float32:
+        """Rows start to stop in float32; a view where they are stored so."""
+        with np.errstate(over="ignore"):  # float64 numbers too large for float32 are refused by their row's norm
+            return np.asarray(self._matrix[start:stop], dtype=np.float32)
+
+    def take(self, rows: Int) -> Stored:
+        """(len(rows), d) copy of these rows as they are stored."""
+        return np.ascontiguousarray(self._matrix[rows])
+
+    def middle(self) -> Float64:
+        """(d,) about the mean row: of some thousand evenly spaced rows, unusable numbers left out."""
+        rows = self._matrix[:: max(1, len(self) // 2048)].astype(np.float64)
+        usable = np.isfinite(rows) & (np.abs(rows) < 1e18)
+        return np.asarray(np.where(usable, rows, 0.0).mean(axis=0))
+
+    def stream(self, work: Callable[[int, int], None]) -> None:
+        """Call work(start, stop) for blocks that cover all rows, from several threads at once.
+
+        numpy releases the interpreter in a product over a block, so threads overlap; each block is read once.
+        """
+        starts = range(0, len(self), self._step)
+        if self._threads == 1 or len(starts) == 1:
+            for start in starts:
+                work(start, min(start + self._step, len(self)))
+            return
+        ticket = itertools.count()
+
+        def loop(_: int) -> None:
+            while (turn := next(ticket)) < len(starts):
+                work(starts[turn], min(starts[turn] + self._step, len(self)))
+
+        with (
+            _ONE_PASS_AT_A_TIME,
+            self._blas.limit(limits=1, user_api="blas"),
+            ThreadPoolExecutor(self._threads) as pool,
+        ):
+            list(pool.map(loop, range(self._threads)))
+
+    @cached_property
+    def _blas(self) -> ThreadpoolController:
+        return ThreadpoolController()
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+
+
+def open_matrix(path: str | os.PathLike[str]) -> Stored:
+    """The matrix in a .npy file, mapped and not read: it may be larger than memory."""
+    return _mapped(Path(path), "embeddings")
+
+
+def _mapped(path: Path, what: str) -> Stored:
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except FileNotFoundError:
+        raise InputError(f"There is no file {path}: pass the {what} as a .npy file.") from None
+    except (ValueError, OSError, EOFError) as error:
+        raise InputError(f"{path} cannot be read as a .npy file ({_first_line(error)}): write it again.") from None
+    if not isinstance(array, np.ndarray):
+        raise InputError(f"{path} is an archive, not one array: pass the {what} as a .npy file.")
+    return array
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).split("\n", 1)[0].rstrip(".")
