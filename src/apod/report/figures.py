@@ -1,0 +1,283 @@
+"""The report's charts of numbers: rates per group, the curve, the rounds, who changes, subgroups, the bound."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from markupsafe import Markup
+
+from apod.report.numbers import count, defined, percent, percent_span, plain, points, span
+from apod.report.svg import (
+    CHARACTER,
+    WIDTH,
+    Frame,
+    Scale,
+    drawing,
+    end_labels,
+    line,
+    marker,
+    padded,
+    polyline,
+    shorten,
+    tag,
+    tip,
+    words,
+)
+
+Result = Mapping[str, Any]
+Series = tuple[str, str, list[float | None]]  # name, class, one value per x
+WITHOUT, WITH = "without mitigation", "with mitigation"
+
+
+def tick_points(value: float) -> str:
+    """A tick in percentage points, .125 as 12.5, .1 as 10."""
+    return f"{100 * value:.1f}".removesuffix(".0").replace("-0", "0" if abs(value) < 1e-9 else "−0")
+
+
+def tick_percent(value: float) -> str:
+    """A tick in percent."""
+    return f"{tick_points(value)}%"
+
+
+def rate_chart(result: Result, rate: str, title: str) -> Markup | None:
+    """One rate per group, without and with mitigation, with intervals; None where nobody has one."""
+    pairs = [(WITHOUT, "before", result["vanilla"]), (WITH, "after", result["selected"])]
+    rows = [
+        (name, what, class_, metrics["groups"][name][rate], _group_span(metrics, name, rate))
+        for name in result["group_names"]
+        for what, class_, metrics in pairs
+    ]
+    values = [v for row in rows if defined(row[3]) for v in (row[3], *(row[4] or ()))]
+    if not values:
+        return None
+    height = 34 + len(result["group_names"]) * 64 + 22
+    low, high = padded(values, floor=0.0, least=0.02)
+    x = Scale((low, min(high, 1.0)), (66, WIDTH - 56))
+    parts: list[str] = [words(2, 14, title, class_="title")]
+    for value in x.ticks(4):
+        parts += [
+            line(x(value), 26, x(value), height - 22, "grid"),
+            words(x(value), height - 6, tick_percent(value), "middle", "tick"),
+        ]
+    for place, row in enumerate(rows):
+        y = 52 + (place // 2) * 64 + (place % 2) * 19
+        if place % 2 == 0:
+            parts.append(tag("text", shorten(row[0], 50), tip(row[0]), x=2, y=y - 13, class_="name"))
+        parts.append(_rate_row(x, y, *row))
+    said = "; ".join(f"{name} {what} {percent(value)}" for name, what, _, value, _ in rows)
+    return drawing(height, f"{title} {said}.", *parts)
+
+
+def _rate_row(
+    x: Scale, y: float, name: str, what: str, class_: str, value: float | None, ends: tuple[float, float] | None
+) -> Markup:
+    parts = [words(2, y + 4, what.split()[0], class_="tick")]
+    if value is None:
+        return Markup("").join([*parts, words(WIDTH - 2, y + 4, "nobody", "end", "tick")])
+    said = f"{name}, {what}: {percent(value)}"
+    if ends is not None:
+        parts.append(line(x(ends[0]), y, x(ends[1]), y, f"whisker {class_}"))
+        said += f", interval {percent_span(ends)}"
+    dot = tag("path", tip(said), d=marker("dot", x(value), y, 5), class_=f"mark {class_}")
+    return Markup("").join([*parts, dot, words(WIDTH - 2, y + 4, percent(value), "end", "value")])
+
+
+def _group_span(metrics: Result, name: str, rate: str) -> tuple[float, float] | None:
+    return span(metrics["intervals"].get("groups", {}).get(name, {}).get(rate))
+
+
+def curve_chart(result: Result) -> Markup | None:
+    """Accuracy against gap, a point per strength; None where no gap is defined."""
+    entries = [e for e in (result["vanilla"], *result["tradeoff"]) if defined(e["gap"]) and defined(e["accuracy"])]
+    if not entries:
+        return None
+    chosen = result["selected"]["strength"]
+    marked = [e for e in entries if e["strength"] in (0, chosen)]
+    gap_ends = [v for e in marked for v in span(e["intervals"].get("gap")) or ()]
+    accuracy_ends = [v for e in marked for v in span(e["intervals"].get("accuracy")) or ()]
+    x = Scale(padded([*(e["gap"] for e in entries), *gap_ends], floor=0.0, least=0.02), (52, WIDTH - 12))
+    y = Scale(padded([*(e["accuracy"] for e in entries), *accuracy_ends], least=0.01), (290, 40))
+    frame = Frame(
+        x, y, tick_points, tick_percent, "Gap, percentage points (← left = fairer)", "Accuracy (↑ up = more accurate)"
+    )
+    places = [(x(e["gap"]), y(e["accuracy"])) for e in entries]
+    parts: list[str] = [frame.draw(), polyline(places, "after thin")]
+    parts += [_crosshair(e, x, y, "before" if e["strength"] == 0 else "after") for e in marked]
+    for entry, place in zip(entries, places, strict=True):
+        parts.append(_curve_mark(entry, place, chosen))
+    parts.append(_curve_labels(entries, places, chosen))
+    said = "; ".join(
+        f"{_strength_name(e['strength'], chosen)}: gap {points(e['gap'])}, accuracy {percent(e['accuracy'])}"
+        for e in entries
+    )
+    return drawing(340, f"Accuracy against gap on the test part. {said}.", *parts)
+
+
+def _strength_name(strength: float, chosen: float) -> str:
+    if strength == 0:
+        return "no mitigation"
+    return f"strength {strength:g}, selected" if strength == chosen else f"strength {strength:g}"
+
+
+def _crosshair(entry: Result, x: Scale, y: Scale, class_: str) -> Markup:
+    at_x, at_y = x(entry["gap"]), y(entry["accuracy"])
+    across, upright = span(entry["intervals"].get("gap")), span(entry["intervals"].get("accuracy"))
+    parts = []
+    if across is not None:
+        parts.append(line(x(across[0]), at_y, x(across[1]), at_y, f"whisker thin {class_}"))
+    if upright is not None:
+        parts.append(line(at_x, y(upright[0]), at_x, y(upright[1]), f"whisker thin {class_}"))
+    return Markup("").join(parts)
+
+
+def _curve_mark(entry: Result, place: tuple[float, float], chosen: float) -> Markup:
+    strength = entry["strength"]
+    shape, radius, class_ = ("square", 6, "before") if strength == 0 else ("dot", 4, "after")
+    said = (
+        f"{_strength_name(strength, chosen)}: gap {points(entry['gap'])} points, accuracy {percent(entry['accuracy'])}, "
+        f"balanced accuracy {percent(entry['balanced_accuracy'])}"
+    )
+    mark = tag("path", tip(said), d=marker(shape, *place, radius), class_=f"mark {class_}")
+    ring = tag("path", d=marker("dot", *place, 9), class_="ring after") if strength == chosen and strength else ""
+    return Markup("").join([ring, mark])
+
+
+def _curve_labels(entries: Sequence[Result], places: Sequence[tuple[float, float]], chosen: float) -> Markup:
+    """Each point's strength beside it, vanilla and selected first; a label that finds no free place is left out."""
+    taken = [(px - 5, py - 5, px + 5, py + 5) for px, py in places]
+    parts = []
+    for i in sorted(range(len(entries)), key=lambda i: entries[i]["strength"] not in (0, chosen)):
+        strength = entries[i]["strength"]
+        text = _strength_name(strength, chosen) if strength in (0, chosen) else f"{strength:g}"
+        box, at_x, at_y, anchor = _free_place(text, places[i], taken)
+        if box is None:
+            continue
+        taken.append(box)
+        parts.append(words(at_x, at_y, text, anchor, "label strong" if strength in (0, chosen) else "label"))
+    return Markup("").join(parts)
+
+
+Box = tuple[float, float, float, float]
+
+
+def _free_place(text: str, place: tuple[float, float], taken: Sequence[Box]) -> tuple[Box | None, float, float, str]:
+    wide = len(text) * CHARACTER
+    for dx, dy, anchor in ((12, 4, "start"), (-12, 4, "end"), (0, -13, "middle"), (0, 22, "middle"), (9, -9, "start")):
+        x, y = place[0] + dx, place[1] + dy
+        left = x if anchor == "start" else x - wide if anchor == "end" else x - wide / 2
+        box = (left, y - 10, left + wide, y + 2)
+        inside = box[0] >= 50 and box[2] <= WIDTH and box[1] >= 30 and box[3] <= 290
+        if inside and not any(b[0] < box[2] and box[0] < b[2] and b[1] < box[3] and box[1] < b[3] for b in taken):
+            return box, x, y, anchor
+    return None, 0.0, 0.0, "start"
+
+
+def answers_chart(
+    answered: Sequence[int],
+    series: Sequence[Series],
+    title: str,
+    alt: str,
+    *,
+    percentages: bool = False,
+    counts: bool = False,
+    log: bool = False,
+    chosen: int | None = None,
+    right: float = 104,
+) -> Markup | None:
+    """Lines over the number of answers, named at their ends; None where every value is undefined.
+
+    `chosen` is a number of answers to mark. Undefined values break a line; log leaves out what is not positive.
+    """
+    usable = [(name, class_, [v if _drawable(v, log) else None for v in values]) for name, class_, values in series]
+    known = [v for _, _, values in usable for v in values if v is not None]
+    if not known:
+        return None
+    text = plain if log else count if counts else tick_percent if percentages else tick_points
+    domain = (min(known) / 1.3, max(known) * 1.3) if log else padded(known, floor=0.0, least=2 if counts else 0.01)
+    y = Scale((0.0, domain[1]) if counts else domain, (230, 40), log)
+    x = Scale(_answers_domain(answered), (46, WIDTH - right))
+    frame = Frame(x, y, count, text, "Answers so far", title)
+    parts: list[str] = [frame.draw([t for t in x.ticks() if t == int(t)])]
+    if chosen is not None:
+        parts += [line(x(chosen), 40, x(chosen), 230, "guide")]
+    ends = []
+    for name, class_, values in usable:
+        places = [None if v is None else (x(a), y(v)) for a, v in zip(answered, values, strict=True)]
+        parts.append(polyline(places, class_, step=counts))
+        parts.append(_dots(name, class_, answered, values, places, text))
+        drawn = [place for place in places if place is not None]
+        if drawn:
+            ends.append((*drawn[-1], class_, name))
+    parts.append(end_labels(ends, WIDTH - right, 34, 236))
+    return drawing(274, alt, *parts)
+
+
+def _drawable(value: float | None, log: bool) -> bool:
+    return defined(value) and (not log or (value is not None and value > 0))
+
+
+def _answers_domain(answered: Sequence[int]) -> tuple[float, float]:
+    low, high = min(answered), max(answered)
+    return (low, high) if high > low else (low - 1, high + 1)
+
+
+def _dots(
+    name: str,
+    class_: str,
+    answered: Sequence[int],
+    values: Sequence[float | None],
+    places: Sequence[tuple[float, float] | None],
+    text: Any,
+) -> Markup:
+    """A small mark with a tip per round; visible only where there are few."""
+    radius = 2.5 if len(answered) <= 60 else 1.5
+    return Markup("").join(
+        tag(
+            "path",
+            tip(f"{name}, {a} answers: {text(v)}"),
+            d=marker("dot", *place, radius),
+            class_=f"mark small {class_}",
+        )
+        for a, v, place in zip(answered, values, places, strict=True)
+        if place is not None and v is not None
+    )
+
+
+def changes_chart(result: Result) -> Markup | None:
+    """Decisions that flip, per group and direction, as a share of the group; None where nobody has a group."""
+    negative, positive = result["label_names"]
+    groups = {name: g for name, g in result["changes"]["groups"].items() if g["n"]}
+    if not groups:
+        return None
+    largest = max(max(g["to_positive"], g["to_negative"]) / g["n"] for g in groups.values())
+    reach = (WIDTH - 2 * 84) / 2
+    x = Scale((0.0, max(largest, 1e-9)), (0.0, reach))
+    middle, height = WIDTH / 2, 30 + 46 * len(groups)
+    parts: list[str] = [
+        words(middle - 8, 14, f"← to {shorten(negative, 22)}", "end", "title"),
+        words(middle + 8, 14, f"to {shorten(positive, 22)} →", class_="title"),
+    ]
+    for place, (name, flips) in enumerate(groups.items()):
+        y = 42 + 46 * place
+        parts.append(tag("text", shorten(name, 28), tip(name), x=2, y=y, class_="name"))
+        for key, side, to in (("to_negative", -1, negative), ("to_positive", 1, positive)):
+            long = x(flips[key] / flips["n"])
+            said = f"{count(flips[key])} of {count(flips['n'])} {name} ({percent(flips[key] / flips['n'])}) to {to}"
+            left = middle if side > 0 else middle - long
+            parts += [
+                tag("rect", tip(said), x=float(left), y=y + 6.0, width=float(long), height=16, class_=f"bar way{side}"),
+                words(
+                    middle + side * (long + 5),
+                    y + 18,
+                    f"{count(flips[key])} ({percent(flips[key] / flips['n'])})",
+                    "start" if side > 0 else "end",
+                    "value",
+                ),
+            ]
+    parts.append(line(middle, 24, middle, height - 2, "axis"))
+    said = "; ".join(
+        f"{name}: {count(g['to_negative'])} to {negative}, {count(g['to_positive'])} to {positive}"
+        for name, g in groups.items()
+    )
+    return drawing(height, f"Decisions that change, per group. {said}.", *parts)

@@ -1,0 +1,49 @@
+"""The report: one HTML file that needs nothing else, from one result."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping
+from importlib import resources
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from apod.errors import InputError
+from apod.report.pictures import Pictures
+from apod.report.view import page
+
+SCHEMA_VERSION = 1
+
+
+def render_report(result: Mapping[str, Any], pictures: Pictures | None = None) -> str:
+    """The page for a result as described in docs/result.md. It opens offline and asks no host for anything."""
+    version = result.get("schema_version")
+    if version != SCHEMA_VERSION:
+        raise InputError(f"This result has schema_version {version!r}: the report reads version {SCHEMA_VERSION}.")
+    style, script = _asset("style.css"), _asset("tips.js")
+    environment = Environment(
+        loader=PackageLoader("apod.report", ""),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("template.html").render(
+        **page(result, pictures or Pictures()),
+        style=Markup(style),
+        script=Markup(script),
+        policy=_policy(script),
+    )
+
+
+def _asset(name: str) -> str:
+    return resources.files("apod.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def _policy(script: str) -> str:
+    """Content security policy: no connection at all, no script but ours. Even an escaping slip could run nothing."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"

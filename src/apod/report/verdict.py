@@ -1,0 +1,219 @@
+"""What the result means, in words that claim no more than the numbers carry."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from apod.report.numbers import Span, count, listed, percent, plural, points, signed_points, span
+
+Result = Mapping[str, Any]
+Direction = Literal["smaller", "larger", "unclear", "same", "undefined"]
+
+BALANCED_ACCURACY_LOSS = 0.015
+"""From here on a loss of balanced accuracy is called what it is."""
+
+NEARLY_NOBODY = 0.25
+"""Positive predictions below this share of what they were have nearly vanished."""
+
+LEVELLED = 0.005
+"""A rate that fell by at least this much, in every group, was levelled down."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """One number without and with mitigation, with 95% intervals where there are any."""
+
+    before: float | None
+    after: float | None
+    before_span: Span | None = None
+    after_span: Span | None = None
+    paired: Span | None = None  # interval of after - before over the same people, where the run measured it
+
+    @property
+    def difference(self) -> float | None:
+        """After minus before."""
+        return None if self.before is None or self.after is None else self.after - self.before
+
+    @property
+    def direction(self) -> Direction:
+        """Which way it went, `unclear` unless the intervals tell the two apart."""
+        difference = self.difference
+        if difference is None:
+            return "undefined"
+        if difference == 0:
+            return "same"
+        return ("smaller" if difference < 0 else "larger") if self._told_apart() else "unclear"
+
+    def _told_apart(self) -> bool:
+        if self.paired is not None:
+            return not self.paired[0] <= 0 <= self.paired[1]
+        if self.before_span is None or self.after_span is None:
+            return False
+        return self.before_span[1] < self.after_span[0] or self.after_span[1] < self.before_span[0]
+
+
+def change_of(result: Result, metric: str) -> Change:
+    """How a metric of the test part changed from vanilla to selected."""
+    vanilla, selected = result["vanilla"], result["selected"]
+    return Change(
+        vanilla[metric],
+        selected[metric],
+        span(vanilla["intervals"].get(metric)),
+        span(selected["intervals"].get(metric)),
+        span((result.get("differences") or {}).get(metric)),
+    )
+
+
+@dataclass(frozen=True)
+class Caution:
+    """Something a reader must not miss."""
+
+    title: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The head of the page."""
+
+    gap: Change
+    accuracy: Change
+    sentences: tuple[str, str, str]
+    cautions: tuple[Caution, ...]
+
+
+def judge(result: Result) -> Verdict:
+    """Everything the head of the page says."""
+    gap, accuracy = change_of(result, "gap"), change_of(result, "accuracy")
+    sentences = (_gap_sentence(result, gap), _accuracy_sentence(result, accuracy), _cost_sentence(result))
+    return Verdict(gap, accuracy, sentences, tuple(_cautions(result, gap)))
+
+
+def groups_phrase(result: Result) -> str:
+    """The groups by name, or how many they are."""
+    names = result["group_names"]
+    return listed(names) if len(names) <= 4 else f"the {len(names)} groups"
+
+
+def nobody_recorded(result: Result) -> bool:
+    """Whether no person of the test part has a recorded group."""
+    return bool(result["vanilla"]["excluded"] >= result["n_test"])
+
+
+def _gap_sentence(result: Result, gap: Change) -> str:
+    between = f"between {groups_phrase(result)}"
+    numbers = f"from {points(gap.before)} to {points(gap.after)} percentage points"
+    people = f"the {count(result['n_test'])} people of the test part"
+    if gap.direction == "undefined":
+        why = (
+            "nobody in the test part has a recorded group"
+            if nobody_recorded(result)
+            else "some group has nobody to measure a rate on"
+        )
+        return f"Whether the gap {between} shrank cannot be measured here: {why}."
+    if gap.direction == "same":
+        return f"The gap {between} did not change: {points(gap.before)} percentage points on {people}."
+    if gap.direction == "unclear":
+        return f"The gap {between} went {numbers} on {people}, which is not distinguishable from no change."
+    verb = "Mitigation narrowed" if gap.direction == "smaller" else "Mitigation widened"
+    return f"{verb} the gap {between} {numbers} on {people}."
+
+
+def _accuracy_sentence(result: Result, accuracy: Change) -> str:
+    difference = accuracy.difference
+    if difference is None:
+        return "Accuracy cannot be measured here."
+    if accuracy.direction == "same":
+        return f"Accuracy did not change ({percent(accuracy.after)})."
+    verb = "fell" if difference < 0 else "rose"
+    text = f"Accuracy {verb} from {percent(accuracy.before)} to {percent(accuracy.after)}"
+    hedge = ", a difference within sampling error" if accuracy.direction == "unclear" else ""
+    balanced = change_of(result, "balanced_accuracy")
+    aside = f" (balanced accuracy: {percent(balanced.before)} to {percent(balanced.after)})"
+    return f"{text}{hedge}{aside if balanced.difference is not None else ''}."
+
+
+def _cost_sentence(result: Result) -> str:
+    changes = result["changes"]
+    answers = plural(len(result["answers"]), "answer")
+    asked = f"This took {answers} about people chosen among {count(result['n_train'])}"
+    if not changes["total"]:
+        return f"{asked}, and changes nobody's decision in the test part."
+    changed = f"and changes the decision on {plural(changes['total'], 'person', 'people')} of the test part"
+    return f"{asked}, {changed} ({percent(changes['share'])}){_most_affected(result)}."
+
+
+def _most_affected(result: Result) -> str:
+    """The largest flow, where it is most of all changes."""
+    negative, positive = result["label_names"]
+    flows = [
+        (flips[key], name, f"from {old} to {new}")
+        for name, flips in result["changes"]["groups"].items()
+        for key, old, new in (("to_positive", negative, positive), ("to_negative", positive, negative))
+    ]
+    number, name, way = max(flows, default=(0, "", ""))
+    if 2 * number <= result["changes"]["total"]:
+        return ""
+    return f", {count(number)} of them people recorded as {name} who go {way}"
+
+
+def selection_rate(metrics: Result) -> float | None:
+    """Share of everybody with a recorded group who is predicted positive."""
+    known = [g for g in metrics["groups"].values() if g["n"] and g["selection_rate"] is not None]
+    people = sum(g["n"] for g in known)
+    return sum(g["n"] * g["selection_rate"] for g in known) / people if people else None
+
+
+def _cautions(result: Result, gap: Change) -> list[Caution]:
+    checks = (_vanished(result), _balanced_loss(result), _levelled_down(result, gap))
+    return [caution for caution in checks if caution is not None]
+
+
+def _vanished(result: Result) -> Caution | None:
+    positive, vanilla, selected = result["label_names"][1], result["vanilla"], result["selected"]
+    before, after = selection_rate(vanilla), selection_rate(selected)
+    if before and after is not None and after < NEARLY_NOBODY * before:
+        text = (
+            f"{percent(after)} are predicted {positive}, {percent(before)} were without mitigation. Where almost "
+            "nobody is, all groups' rates are alike, whatever the classifier is worth. Prefer a smaller strength."
+        )
+        return Caution(f"Almost nobody is predicted {positive} any more", text)
+    for name, old in vanilla["groups"].items():
+        rate, new = old["selection_rate"], selected["groups"].get(name, {}).get("selection_rate")
+        if rate and new is not None and new < NEARLY_NOBODY * rate:
+            text = f"{percent(new)} of {name} are predicted {positive}, {percent(rate)} were without mitigation."
+            return Caution(f"Almost nobody of {name} is predicted {positive} any more", text)
+    return None
+
+
+def _balanced_loss(result: Result) -> Caution | None:
+    change = change_of(result, "balanced_accuracy")
+    if change.difference is None or change.difference >= -BALANCED_ACCURACY_LOSS:
+        return None
+    return Caution(
+        f"Balanced accuracy fell by {points(-change.difference)} points",
+        f"From {percent(change.before)} to {percent(change.after)}: the classifier tells the two labels apart less "
+        "well. Part of a smaller gap may come from that, not from fairer decisions.",
+    )
+
+
+def _levelled_down(result: Result, gap: Change) -> Caution | None:
+    """A smaller gap for which every group's TPR fell."""
+    if gap.difference is None or gap.difference >= 0:
+        return None
+    vanilla, selected = result["vanilla"]["groups"], result["selected"]["groups"]
+    moves = {name: _move(vanilla[name]["tpr"], selected[name]["tpr"]) for name in vanilla if name in selected}
+    if not moves or any(move is None or move > -LEVELLED for move in moves.values()):
+        return None
+    return Caution(
+        "Levelled down",
+        "The true positive rate fell in every group ("
+        + ", ".join(f"{name} {signed_points(move)}" for name, move in moves.items())
+        + " points). The gap shrank without any group's rate of being rightly found going up.",
+    )
+
+
+def _move(before: float | None, after: float | None) -> float | None:
+    return None if before is None or after is None else after - before

@@ -1,0 +1,269 @@
+"""Everything the template shows, made from a result: sentences, charts, tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from markupsafe import Markup
+
+from apod.report import tables
+from apod.report.figures import Series, answers_chart, changes_chart, curve_chart, rate_chart
+from apod.report.numbers import count, defined, listed, percent, percent_span, plain, plural, points, signed_points
+from apod.report.pictures import Pictures
+from apod.report.scatter import map_chart, plane_charts, shape_of, swatch
+from apod.report.verdict import groups_phrase, judge, nobody_recorded
+
+Result = Mapping[str, Any]
+COLOURS = 8
+
+
+def page(result: Result, pictures: Pictures) -> dict[str, Any]:
+    """The template's variables."""
+    verdict = judge(result)
+    negative, positive = result["label_names"]
+    return {
+        "result": result,
+        "negative": negative,
+        "positive": positive,
+        "groups": groups_phrase(result),
+        "many_groups": len(result["group_names"]) > 2,
+        "verdict": verdict,
+        "cards": _cards(result, verdict),
+        "nobody_recorded": nobody_recorded(result),
+        "rates": _rates(result),
+        "curve": {"chart": curve_chart(result), "table": tables.curve_table(result), "text": _choice(result)},
+        "rounds": _rounds(result),
+        "changes": {"chart": changes_chart(result), "table": tables.changes_table(result)},
+        "asked": _asked(result, pictures),
+        "bound": _bound(result),
+        "settings": tables.settings_table(result),
+        "timing": tables.timing_table(result),
+        "command": tables.command(result),
+    }
+
+
+def _cards(result: Result, verdict: Any) -> list[dict[str, str]]:
+    gap, accuracy, changes = verdict.gap, verdict.accuracy, result["changes"]
+    said = {
+        "smaller": "smaller",
+        "larger": "larger",
+        "unclear": "not distinguishable from no change",
+        "same": "no change",
+        "undefined": "cannot be measured here",
+    }[gap.direction]
+    paired = "" if gap.paired is None else f", interval of the change {_signed_span(gap.paired)}"
+    return [
+        {
+            "what": "Accuracy",
+            "before": percent(accuracy.before),
+            "after": percent(accuracy.after),
+            "small": f"{signed_points(accuracy.difference)} points. {_intervals(accuracy)}",
+        },
+        {
+            "what": "Gap between the groups, points",
+            "before": points(gap.before),
+            "after": points(gap.after),
+            "small": f"{said[0].upper()}{said[1:]}{paired}. {_intervals(gap)}",
+        },
+        {
+            "what": "Answers used",
+            "after": f"{count(len(result['answers']))} of {count(result['n_train'])}",
+            "small": f"{percent(len(result['answers']) / result['n_train'], 2)} of the pool. No other group was read.",
+        },
+        {
+            "what": "People whose decision changes",
+            "after": f"{count(changes['total'])} of {count(result['n_test'])}",
+            "small": f"{percent(changes['share'])} of the test part.",
+        },
+    ]
+
+
+def _intervals(change: Any) -> str:
+    before, after = percent_span(change.before_span), percent_span(change.after_span)
+    return f"95% intervals: {before}, then {after}." if before and after else ""
+
+
+def _signed_span(ends: tuple[float, float]) -> str:
+    return f"{signed_points(ends[0])} to {signed_points(ends[1])}"
+
+
+def _rates(result: Result) -> dict[str, Any]:
+    negative, positive = result["label_names"]
+    return {
+        "tpr": rate_chart(result, "tpr", f"TPR: truly {positive}, and recognised"),
+        "fpr": rate_chart(result, "fpr", f"FPR: truly {negative}, but called {positive}"),
+        "table": tables.groups_table(result),
+        "text": _extremes(result),
+    }
+
+
+def _extremes(result: Result) -> str:
+    """The groups with the lowest and highest TPR without mitigation, then and now."""
+    before, after = result["vanilla"]["groups"], result["selected"]["groups"]
+    known = [name for name in result["group_names"] if defined(before[name]["tpr"]) and defined(after[name]["tpr"])]
+    if len(known) < 2:
+        return ""
+    low, high = (pick(known, key=lambda name: before[name]["tpr"]) for pick in (min, max))
+    if low == high:
+        low, high = known[0], known[-1]
+    then, now = ([percent(rates[name]["tpr"]) for name in (low, high)] for rates in (before, after))
+    return (
+        f"Of the people who truly are {result['label_names'][1]}, the classifier without mitigation recognises "
+        f"{then[0]} in group {low} and {then[1]} in group {high}. With mitigation it is {now[0]} and {now[1]}."
+    )
+
+
+def _choice(result: Result) -> list[str]:
+    """How the strength was chosen, and what the choice could not know."""
+    selected = result["selected"]
+    score = selected["validation"].get("score")
+    text = f"Strength {selected['strength']:g} was selected, as its head stood after round {selected['round']}"
+    text += f": the best accuracy + fairness on the validation part ({plain(score, 4)})" if defined(score) else ""
+    sentences = [f"{text}. The groups there are guesses of the proxy; the test part had no say."]
+    better = [
+        f"{e['strength']:g}"
+        for e in result["tradeoff"]
+        if defined(e["gap"])
+        and defined(selected["gap"])
+        and e["gap"] < selected["gap"]
+        and e["accuracy"] >= selected["accuracy"]
+    ]
+    if better:
+        word = "Strength" if len(better) == 1 else "Strengths"
+        verb = "looks" if len(better) == 1 else "look"
+        sentences.append(
+            f"{word} {listed(better)} {verb} better on the test part, in gap and in accuracy. That is hindsight: whoever "
+            "picks by the test part needs fresh people to report on."
+        )
+    return sentences
+
+
+def _rounds(result: Result) -> dict[str, Any]:
+    rounds, chosen = result["rounds"], result["selected"]["strength"]
+    if not rounds:
+        return {"gap": None, "accuracy": None}
+    answered = [r["answered"] for r in rounds]
+    kept = next((r["answered"] for r in rounds if r["round"] == result["selected"]["round"]), None)
+
+    def series(metric: str) -> list[Series]:
+        return [
+            ("no mitigation", "before", [_at_strength(r, 0.0, metric) for r in rounds]),
+            (f"strength {chosen:g}", "after", [_at_strength(r, chosen, metric) for r in rounds]),
+        ]
+
+    def alt(name: str, metric: str, text: Any) -> str:
+        first, last = (_at_strength(r, chosen, metric) for r in (rounds[0], rounds[-1]))
+        return (
+            f"{name} on the test part by number of answers: strength {chosen:g} goes from {text(first)} after "
+            f"{answered[0]} answers to {text(last)} after {answered[-1]}; without mitigation "
+            f"{text(_at_strength(rounds[-1], 0.0, metric))} at the end."
+        )
+
+    return {
+        "gap": answers_chart(
+            answered, series("gap"), "Gap, points (↓ lower = fairer)", alt("Gap", "gap", points), chosen=kept
+        ),
+        "accuracy": answers_chart(
+            answered,
+            series("accuracy"),
+            "Accuracy (↑ higher = better)",
+            alt("Accuracy", "accuracy", percent),
+            percentages=True,
+            chosen=kept,
+        ),
+        "kept": kept,
+    }
+
+
+def _at_strength(entry: Result, strength: float, metric: str) -> float | None:
+    value = next((point[metric] for point in entry["curve"] if point["strength"] == strength), None)
+    return value if defined(value) else None
+
+
+def _asked(result: Result, pictures: Pictures) -> dict[str, Any]:
+    answers, trajectories = result["answers"], result["trajectories"] or {}
+    first = sum(str(a["reason"].get("rule", "")).startswith("first answers") for a in answers)
+    everyone = {answer["row"] for own in trajectories.values() for answer in own}
+    return {
+        "table": tables.answers_table(answers),
+        "who": tables.who_asked(result),
+        "first": first,
+        "rules": sorted({str(a["reason"].get("rule")) for a in answers[first:]} - {"None"}),
+        "subgroups": _subgroups_chart(result),
+        "subgroups_table": tables.subgroups_table(result),
+        "trajectories": len(trajectories),
+        "total": count(sum(len(own) for own in trajectories.values())),
+        "everyone": count(len(everyone)),
+        "map": None if pictures.map is None else map_chart(result, pictures.map),
+        "map_method": None if pictures.map is None else pictures.map.method,
+        "plane": [] if pictures.plane is None else plane_charts(result, pictures.plane),
+        "random": pictures.plane is not None and pictures.plane.random is not None,
+        "legend": _legend(result, answers),
+    }
+
+
+def _legend(result: Result, answers: Sequence[Result]) -> list[tuple[Markup, str]]:
+    entries = [(swatch("dot", label), str(result["label_names"][label])) for label in (1, 0)]
+    entries += [(swatch(shape_of(result, name), None), str(name)) for name in result["group_names"]]
+    if any(answer["group"] is None for answer in answers):
+        entries.append((swatch(None, None), "could not tell"))
+    return [*entries, (swatch("dot", None, asked=True), "asked about")]
+
+
+def _subgroups_chart(result: Result) -> Markup | None:
+    rounds = [r for r in result["rounds"] if r["subgroups"]]
+    if not rounds:
+        return None
+    series: list[Series] = []
+    for place, cell in enumerate(rounds[0]["subgroups"]):
+        values: list[float | None] = [float(r["subgroups"][place]["answered"]) for r in rounds]
+        dashed = "" if cell["label"] == result["label_names"][1] else " dashed"
+        series.append((f"{cell['group']}, {cell['label']}", f"c{(place // 2) % COLOURS}{dashed}", values))
+    alt = "Answers per subgroup by number of answers; at the end " + "; ".join(
+        f"{name} {values[-1]:.0f}" for name, _, values in series if values[-1] is not None
+    )
+    answered = [r["answered"] for r in rounds]
+    return answers_chart(answered, series, "Answers per subgroup", f"{alt}.", counts=True, right=134)
+
+
+def _bound(result: Result) -> dict[str, Any] | None:
+    entries = result["bound"]
+    if not entries:
+        return None
+    kinds = (
+        ("bound", "bound", "ink"),
+        ("covering term", "covering_term", "c1"),
+        ("sampling term", "sampling_term", "c0"),
+        ("ε, loss of answered", "epsilon", "c4"),
+        ("observed", "observed", "c2"),
+    )
+    series: list[Series] = [(name, class_, [e[key] for e in entries]) for name, key, class_ in kinds]
+    last = entries[-1]
+    alt = "Theorem 1 by number of answers, logarithmic; at the end " + ", ".join(
+        f"{name} {plain(last[key])}" for name, key, _ in kinds
+    )
+    binding = "sampling"
+    if defined(last["covering_term"]) and (
+        not defined(last["sampling_term"]) or last["covering_term"] < last["sampling_term"]
+    ):
+        binding = "covering"
+    return {
+        "chart": answers_chart(
+            [e["answered"] for e in entries],
+            series,
+            "Difference of mean losses, log scale",
+            f"{alt}.",
+            log=True,
+            right=130,
+        ),
+        "table": tables.bound_table(result),
+        "last": last,
+        "numbers": {key: plain(last[key]) for _, key, _ in kinds} | {"gamma": plain(last["gamma"])},
+        "binding": binding,
+        "strength": plain(last["strength"]),
+        "groups": [
+            (name, count(g["n"]), plain(g["mean_loss"]), plain(g["delta"])) for name, g in last["groups"].items()
+        ],
+        "plural": plural,
+    }
