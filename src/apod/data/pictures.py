@@ -149,7 +149,7 @@ def read_attributes(folder: Path) -> pd.DataFrame:
     try:
         # The publisher's own .txt: a count, a line of attribute names, then a line per picture.
         form: dict[str, Any] = {"sep": r"\s+", "skiprows": 1} if path.suffix == ".txt" else {"index_col": 0}
-        table = pd.read_csv(path, **form)
+        table: pd.DataFrame = pd.read_csv(path, **form)
     except (ValueError, OSError, zipfile.BadZipFile) as error:
         raise InputError(f"{path} cannot be read as a table of attributes: {error}.") from error
     if not table.index.is_unique:
@@ -234,9 +234,9 @@ def decode_square(data: bytes, size: int) -> Pictures:
         with Image.open(io.BytesIO(data)) as picture:
             width, height = picture.size
             side = min(width, height)
-            left, top = (width - side) / 2, (height - side) / 2
-            square = (left, top, left + side, top + side)
-            small = picture.convert("RGB").resize((size, size), Image.Resampling.BILINEAR, box=square)
+            left, top = (width - side) // 2, (height - side) // 2
+            square = picture.convert("RGB").crop((left, top, left + side, top + side))
+            small = square.resize((size, size), Image.Resampling.BILINEAR)
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise InputError(f"A picture does not decode: {error}.") from error
     return np.ascontiguousarray(np.asarray(small, dtype=np.uint8).transpose(2, 0, 1))
