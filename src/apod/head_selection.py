@@ -31,13 +31,18 @@ class RoundScores:
     score: FloatArray
 
 
-def score_heads(pool: Pool, bank: HeadBank, strengths: Tensor, membership: Tensor) -> RoundScores:
-    """Score all heads on the validation part; membership (K, V, G) by each head's f_a, its largest entry counts."""
+def score_heads(pool: Pool, bank: HeadBank, strengths: Tensor, membership: Tensor | None) -> RoundScores:
+    """Score all heads on the validation part.
+
+    membership (K, V, G) by each head's f_a, of which the largest entry counts; None where there are no groups at all.
+    """
     predicted = (bank.margins(pool.validation) > 0).numpy()
     labels = pool.validation_labels.numpy()
-    counts = group_counts(labels, predicted, membership.argmax(dim=2).numpy(), pool.n_groups)
     accuracy = (predicted == labels).mean(axis=1)
-    fairness = np.asarray(fairness_score(pool.metric, counts, skip_undefined=True, warn=False))
+    fairness = np.full(len(accuracy), np.nan)
+    if membership is not None:
+        counts = group_counts(labels, predicted, membership.argmax(dim=2).numpy(), pool.n_groups)
+        fairness = np.asarray(fairness_score(pool.metric, counts, skip_undefined=True, warn=False))
     return RoundScores(accuracy, fairness, np.where(strengths.numpy() == 0, accuracy, accuracy + fairness))
 
 

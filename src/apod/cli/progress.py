@@ -58,11 +58,11 @@ class TerminalListener(Listener):
         reason = answers[-1]["reason"] if answers else {}
         asked = ", ".join(str(reason[key]) for key in ("group", "label") if reason.get(key) is not None)
         if not self._show_live:
-            best = min(entry["curve"][1:], key=lambda point: point["gap"] if point["gap"] is not None else 9)
+            best = max(entry["curve"][1:], key=lambda point: point["validation_score"] or 0.0)
             self._console.print(
                 f"round {entry['round']:>3}  answers {entry['answered']:>3}/{budget}  asked about {asked:<28}"
-                f"  plain gap {_show(entry['curve'][0]['gap'])}"
-                f"  smallest gap {_show(best['gap'])} at strength {best['strength']:g}, accuracy {_show(best['accuracy'])}"
+                f"  without penalty: accuracy {_show(entry['curve'][0]['accuracy'])} gap {_show(entry['curve'][0]['gap'])}"
+                f"  strength {best['strength']:g}: accuracy {_show(best['accuracy'])} gap {_show(best['gap'])}"
             )
             return
         self._progress.update(

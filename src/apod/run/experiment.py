@@ -19,7 +19,7 @@ from apod.mitigation import Mitigation
 from apod.rounds import Answered, run_rounds
 from apod.run import record
 from apod.run.checkpoint import Checkpoint, fingerprint
-from apod.run.prepare import Prepared, prepare
+from apod.prepare import Prepared, prepare
 from apod.settings import PER_STRENGTH, Settings, answers_allowed
 
 SCHEMA_VERSION = 1

@@ -20,7 +20,7 @@ from apod.metrics import METRICS, GroupCounts, Interval, Metrics, bootstrap, gro
 from apod.mitigation import Mitigation
 from apod.randomness import generator
 from apod.rounds import Answered
-from apod.run.prepare import Prepared
+from apod.prepare import Prepared
 from apod.selection import View, centred_accuracies
 
 CURVE_METRICS = ("accuracy", "balanced_accuracy", "gap", "delta_eo", "eop")

@@ -1,0 +1,1 @@
+"""The comparison of the paper: methods, baselines, a resumable runner, figures."""

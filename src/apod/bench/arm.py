@@ -1,0 +1,92 @@
+"""An *arm*: one bank of heads, one per (method, value), moved on round by round; and what all arms of a seed share.
+
+All arms of a seed start from the same body, split, pre-trained head and first answers, and see the same mini-batches
+and dropout masks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from apod.annotators import RecordedGroups
+from apod.answers import Answers
+from apod.bench.methods import Method
+from apod.data.dataset import IntArray
+from apod.heads import HeadBank
+from apod.pod import Pool, Training
+from apod.randomness import generator
+from apod.rounds import FIRST_ANSWERS, first_answers_allowed
+from apod.selection import first_rows
+
+
+@dataclass(frozen=True)
+class RunName:
+    """One run: a method at one value."""
+
+    method: Method
+    value: float
+
+
+@dataclass(frozen=True, eq=False)
+class Unit:
+    """One dataset and one seed: what all its arms start from. Only `groups` holds true groups of training rows."""
+
+    pool: Pool
+    training: Training
+    pretrained: npt.NDArray[np.float64]
+    budget: int
+    groups: IntArray  # (N,) of the training part; read through an oracle, or by methods that know all groups
+
+    def oracle(self) -> Callable[[int], int]:
+        """Answers one row at a time."""
+        recorded = RecordedGroups(self.groups, [str(code) for code in range(self.pool.n_groups)])
+        return lambda row: int(recorded(row) or 0)
+
+    def first_answers(self) -> Answers:
+        """The random answers every asking method begins with: the same for all of a seed."""
+        oracle, answers = self.oracle(), Answers()
+        allowed = first_answers_allowed(self.budget)
+        order = first_rows(self.pool.labels.numpy(), generator(self.pool.seed, "first", self.pool.dataset))
+        for number, choice in enumerate(order):
+            seen = len(answers.seen()) == self.pool.n_groups
+            if number >= allowed or (number >= min(FIRST_ANSWERS, self.budget) and seen):
+                break
+            answers = answers.plus(choice.row, oracle(choice.row))
+        return answers
+
+    def rounds(self) -> int:
+        """Refits of an asking method: after the first answers, then after each further one. All arms train as long."""
+        return self.budget - len(self.first_answers()) + 1
+
+
+class Arm(Protocol):
+    """A bank of heads and how it moves on by one round.
+
+    Invariants: `heads` has one head per run, in the order of `runs`; after `advance` every head has trained
+    `training.epochs` more epochs; a head's course does not depend on the other runs of the arm.
+    """
+
+    runs: Sequence[RunName]
+
+    @property
+    def heads(self) -> HeadBank:
+        """The heads as they are now."""
+        ...
+
+    def advance(self) -> None:
+        """Ask what is to be asked, then train one round."""
+        ...
+
+    def validation_membership(self) -> Tensor | None:
+        """(K, V, G) proxy groups of the validation part for head selection; None where a method has no groups."""
+        ...
+
+    def answers(self) -> list[Answers]:
+        """Per run, the answers so far."""
+        ...

@@ -1,0 +1,185 @@
+"""How each method trains: the arms by trainer. They differ in whom they ask and in the gradient of their loss."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+
+import torch
+from torch import Tensor
+
+from apod.answers import Answers
+from apod.bench.arm import Arm, RunName, Unit
+from apod.bench.fal import FalArm
+from apod.bench.objectives import GroupDro, learning_from_failure_slope
+from apod.heads import HeadBank
+from apod.mitigation import HeadPlan, Mitigation, Plan, TrajectoryPlan
+from apod.pod import DrawnPenaltyRows, train_heads
+from apod.proxy import LogisticProxy
+from apod.randomness import generator
+from apod.schedule import Schedule
+
+
+class PodArm:
+    """POD with any selector: one trajectory and S per run; strength 0 is the vanilla head."""
+
+    def __init__(self, unit: Unit, runs: Sequence[RunName]) -> None:
+        self.runs, self._unit, self._oracle = runs, unit, unit.oracle()
+        asking = [k for k, run in enumerate(runs) if run.method.selector is not None]
+        trajectories = tuple(TrajectoryPlan(runs[k].method.selector or "random", k) for k in asking)
+        place = {k: t for t, k in enumerate(asking)}
+        heads = tuple(HeadPlan(run.value, place.get(k, 0)) for k, run in enumerate(runs))
+        self.engine = Mitigation(
+            unit.pool, Plan(heads, trajectories or (TrajectoryPlan("random", 0),)), unit.training, unit.pretrained
+        )
+        self._of_run, self._asking = place, asking
+        self.heads = self.engine.heads
+
+    def advance(self) -> None:
+        """First answers in the first round, then one question per trajectory and round."""
+        if self.engine.round == 0:
+            self._begin()
+        else:
+            for question in self.engine.ask(1):
+                if len(self.engine.answers[question.trajectory]) < self._unit.budget:
+                    self.engine.tell(question.trajectory, question.row, self._oracle(question.row))
+        self.engine.refit()
+
+    def _begin(self) -> None:
+        first = self._unit.first_answers()
+        for trajectory, run in enumerate(self._asking):
+            upfront = self.runs[run].method.upfront
+            for row in self._at_random() if upfront else first.rows:
+                self.engine.tell(trajectory, row, self._oracle(row))
+
+    def _at_random(self) -> list[int]:
+        """The whole budget in one random draw."""
+        pool = self._unit.pool
+        rng = generator(pool.seed, "select", "upfront", pool.dataset)
+        return [int(row) for row in rng.choice(len(pool.labels), self._unit.budget, replace=False)]
+
+    def validation_membership(self) -> Tensor:
+        """By each run's own f_a."""
+        of_head = [head.trajectory for head in self.engine.plan.heads]
+        return self.engine.membership(self._unit.pool.validation)[of_head]
+
+    def answers(self) -> list[Answers]:
+        """Per run; the vanilla head uses none."""
+        return [self.engine.answers[self._of_run[k]] if k in self._of_run else Answers() for k in range(len(self.runs))]
+
+
+class AllKnownArm:
+    """What arms with everybody's group in common have: an f_a learnt from all of the training part."""
+
+    def __init__(self, unit: Unit, runs: Sequence[RunName]) -> None:
+        self.runs, self._unit, self._round = runs, unit, 0
+        self.heads = _start(unit, len(runs))
+        self._everybody = Answers(tuple(range(len(unit.groups))), tuple(unit.groups.tolist()))
+        pool = unit.pool
+        proxy = LogisticProxy(1, pool.embeddings.shape[1], pool.n_groups, pool.seed, pool.dataset, regularisation=1.0)
+        proxy.fit(pool.embeddings, [self._everybody])
+        self._membership = proxy.probabilities(pool.validation).expand(len(runs), -1, -1)
+
+    def validation_membership(self) -> Tensor:
+        """The validation part has no true groups here either."""
+        return self._membership
+
+    def answers(self) -> list[Answers]:
+        """Everybody."""
+        return [self._everybody] * len(self.runs)
+
+
+class PodAllArm(AllKnownArm):
+    """POD with all groups known: the upper bound. The penalty is over a fresh draw of rows in every step."""
+
+    def advance(self) -> None:
+        """One round of POD over everybody."""
+        unit = self._unit
+        known = torch.nn.functional.one_hot(torch.from_numpy(unit.groups), unit.pool.n_groups)
+        membership = known.to(unit.pool.embeddings.dtype)[None]
+        rows = DrawnPenaltyRows(unit.pool, unit.training.penalty.what, membership)
+        strengths = torch.tensor([run.value for run in self.runs])
+        train_heads(self.heads, unit.pool, unit.training, self._round, strengths, rows)
+        self._round += 1
+
+
+class GroupDroArm(AllKnownArm):
+    """Group DRO: the groups' weights q follow their losses; the step size of q draws the curve."""
+
+    def __init__(self, unit: Unit, runs: Sequence[RunName]) -> None:
+        super().__init__(unit, runs)
+        self._objective = GroupDro(torch.tensor([run.value for run in runs]), unit.pool.n_groups)
+
+    def advance(self) -> None:
+        """One round of min-max training."""
+        unit = self._unit
+        groups = torch.from_numpy(unit.groups)
+        for step in plain_schedule(unit, self._round):
+            labels, members = unit.pool.labels[step.rows], groups[step.rows]
+            self.heads.step(
+                unit.pool.embeddings[step.rows],
+                None,
+                step.masks,
+                lambda logits, y=labels, a=members: self._objective.slope(logits, y, a),  # type: ignore[misc]
+            )
+        self._round += 1
+
+
+class LffArm:
+    """Learning from failure: a biased twin of every head tells it which rows to weigh more. No groups at all."""
+
+    def __init__(self, unit: Unit, runs: Sequence[RunName]) -> None:
+        self.runs, self._unit, self._round = runs, unit, 0
+        self._twins = _start(unit, 2 * len(runs))  # biased heads first, then the debiased ones
+        self._powers = torch.tensor([run.value for run in runs])
+
+    @property
+    def heads(self) -> HeadBank:
+        """The debiased heads."""
+        return HeadBank(self._twins.parameters[len(self.runs) :], self._twins.sizes)
+
+    def advance(self) -> None:
+        """One round of both twins."""
+        unit = self._unit
+        for step in plain_schedule(unit, self._round):
+            labels = unit.pool.labels[step.rows]
+            self._twins.step(
+                unit.pool.embeddings[step.rows],
+                None,
+                step.masks,
+                lambda logits, y=labels: learning_from_failure_slope(logits, y, self._powers),  # type: ignore[misc]
+            )
+        self._round += 1
+
+    def validation_membership(self) -> None:
+        """No groups: heads are kept by validation accuracy."""
+
+    def answers(self) -> list[Answers]:
+        """Nobody was asked."""
+        return [Answers()] * len(self.runs)
+
+
+def plain_schedule(unit: Unit, round_: int) -> Schedule:
+    """The steps of a round without rows behind the mini-batch."""
+    training, pool = unit.training, unit.pool
+    return Schedule(
+        n=len(pool.labels),
+        hidden=training.hidden,
+        seed=pool.seed,
+        dataset=pool.dataset,
+        round=round_,
+        epochs=training.epochs,
+        batch_size=training.batch_size,
+        dropout=training.dropout,
+    )
+
+
+def _start(unit: Unit, heads: int) -> HeadBank:
+    sizes = (unit.pool.embeddings.shape[1], *unit.training.hidden, 2)
+    return HeadBank.replicate(unit.pretrained, heads, sizes)
+
+
+ARMS: Mapping[str, Callable[[Unit, Sequence[RunName]], Arm]] = MappingProxyType(
+    {"pod": PodArm, "pod-all": PodAllArm, "group-dro": GroupDroArm, "lff": LffArm, "fal": FalArm}
+)
+"""Trainers by name."""

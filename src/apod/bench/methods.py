@@ -1,0 +1,66 @@
+"""Every method of the comparison as a row of one table: how it asks, how it trains, which values draw its curve."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from apod.errors import UnknownName
+from apod.settings import STRENGTHS
+
+NONE, PARTIAL, ALL = "none", "partial", "all"
+"""How much group annotation a method uses: nobody's, the budget's, everybody's."""
+
+_STEP_SIZES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.5, 1.0)
+_GCE_POWERS = (2.5, 2.57, 2.64, 2.71, 2.79, 2.86, 2.93, 3.0)  # the paper's range of q
+_ALPHAS = (0.5, 0.57, 0.64, 0.71, 0.79, 0.86, 0.93, 1.0)  # the paper's range of alpha
+
+
+@dataclass(frozen=True)
+class Method:
+    """One row: a selector x a trainer, and the range of the value that draws its accuracy-fairness curve."""
+
+    name: str
+    title: str
+    trainer: str  # a key of apod.bench.arms.ARMS
+    annotation: str
+    values: tuple[float, ...]
+    value_name: str
+    selector: str | None = None
+    upfront: bool = False  # the whole budget is asked at once, before training
+
+
+METHODS: Mapping[str, Method] = MappingProxyType(
+    {
+        method.name: method
+        for method in (
+            Method("vanilla", "Vanilla", "pod", NONE, (0.0,), "strength"),
+            Method("group-dro", "Group DRO", "group-dro", ALL, _STEP_SIZES, "step size of q"),
+            Method("lff", "LfF", "lff", NONE, _GCE_POWERS, "q"),
+            Method("fal", "FAL", "fal", PARTIAL, _ALPHAS, "alpha"),
+            Method("ssbm", "SSBM", "pod", PARTIAL, STRENGTHS, "strength", "random", upfront=True),
+            Method("pod-rs", "POD+RS", "pod", PARTIAL, STRENGTHS, "strength", "random"),
+            Method("pod-al", "POD+AL", "pod", PARTIAL, STRENGTHS, "strength", "uncertainty"),
+            Method("pod-ca", "POD+CA", "pod", PARTIAL, STRENGTHS, "strength", "coreset"),
+            Method("pod-group", "POD+Group selection", "pod", PARTIAL, STRENGTHS, "strength", "group"),
+            Method("apod", "APOD", "pod", PARTIAL, STRENGTHS, "strength", "apod"),
+            Method("pod-all", "POD, all groups known", "pod-all", ALL, STRENGTHS, "strength"),
+        )
+    }
+)
+"""All methods by name."""
+
+ALIASES: Mapping[str, str] = MappingProxyType({"pod-individual": "pod-ca"})
+"""POD+Individual selection is the core-set rule under another name: one row, two labels."""
+
+
+def resolve(names: Iterable[str]) -> list[Method]:
+    """The methods of these names, each once, in the order of the table."""
+    wanted = set()
+    for name in names:
+        actual = ALIASES.get(name, name)
+        if actual not in METHODS:
+            raise UnknownName("method", name, [*METHODS, *ALIASES])
+        wanted.add(actual)
+    return [method for name, method in METHODS.items() if name in wanted]

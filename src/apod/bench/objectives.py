@@ -1,0 +1,53 @@
+"""The losses of the baselines, each as its gradient with respect to the logits of a bank."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def _losses(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Cross-entropy of every row and its slope in the margin, (K, R) each."""
+    margin = logits[..., 1] - logits[..., 0]
+    signed = torch.where(labels == 1, -margin, margin)
+    return torch.nn.functional.softplus(signed), margin.sigmoid() - labels.to(margin.dtype)
+
+
+def _by_logit(slope: Tensor) -> Tensor:
+    """(K, R, 2) from the slope in the margin: what raises logit 1 lowers logit 0."""
+    return torch.stack([-slope, slope], dim=2)
+
+
+class GroupDro:
+    """Group DRO (Sagawa et al.): min over heads, max over q, of  sum_a q_a x mean loss of group a.
+
+    q takes an exponentiated-gradient step on every mini-batch, then weighs the groups' losses.
+    """
+
+    def __init__(self, step_sizes: Tensor, n_groups: int) -> None:
+        self._step_sizes = step_sizes  # (K,)
+        self.q = torch.full((len(step_sizes), n_groups), 1 / n_groups)  # (K, G)
+
+    def slope(self, logits: Tensor, labels: Tensor, groups: Tensor) -> Tensor:
+        """Update q on this mini-batch and give the gradient; a group without rows here keeps its weight."""
+        losses, slope = _losses(logits, labels)
+        member = torch.nn.functional.one_hot(groups, self.q.shape[1]).to(losses.dtype)  # (R, G)
+        sizes = member.sum(dim=0).clamp(min=1)
+        group_loss = losses @ member / sizes  # (K, G)
+        self.q = self.q * (self._step_sizes[:, None] * group_loss).exp()
+        self.q = self.q / self.q.sum(dim=1, keepdim=True)
+        return _by_logit(slope * ((self.q / sizes) @ member.T))
+
+
+def learning_from_failure_slope(logits: Tensor, labels: Tensor, powers: Tensor) -> Tensor:
+    """Gradient of LfF (Nam et al.) for K biased heads followed by their K debiased twins.
+
+    Biased: generalised cross-entropy (1 - p_y^q) / q, whose gradient is p_y^q x that of cross-entropy.
+    Debiased: cross-entropy weighed by l_B / (l_B + l_D); the weights are constants of the step.
+    """
+    heads, size = len(powers), logits.shape[1]
+    losses, slope = _losses(logits, labels)
+    biased, debiased = losses[:heads], losses[heads:]
+    confident = (-biased).exp() ** powers[:, None]  # p_y^q
+    failed = biased / (biased + debiased).clamp(min=torch.finfo(losses.dtype).tiny)
+    return _by_logit(slope * torch.cat([confident, failed]) / size)

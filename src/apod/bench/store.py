@@ -1,0 +1,119 @@
+"""Results on disk: finished rows are kept by content key, in parts that appear whole or not at all.
+
+results/bench.json            which version of this format wrote the folder
+results/parts/<key>/          runs.parquet, rounds.parquet, answers.parquet of one arm of one unit
+results/runs.parquet ...      all parts together, written when a bench ends
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from apod.bench.methods import METHODS
+from apod.errors import CheckpointError, InputError
+
+FORMAT = 1
+TABLES = ("runs", "rounds", "answers")
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """What one arm of one unit gave."""
+
+    runs: list[Row]
+    rounds: list[Row]
+    answers: list[Row]
+
+
+class ResultStore:
+    """The results folder of a bench."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self._parts, self._marker = folder, folder / "parts", folder / "bench.json"
+
+    def open(self) -> ResultStore:
+        """Create the folder or check that this version can go on with it."""
+        if self._marker.exists():
+            self._check()
+        elif self.folder.exists() and any(self.folder.iterdir()):
+            raise InputError(f"{self.folder} is not empty and holds no bench results: choose another --out.")
+        self._parts.mkdir(parents=True, exist_ok=True)
+        self._marker.write_text(json.dumps({"format": FORMAT}) + "\n")
+        for left in self._parts.glob("*.partial"):  # a killed bench leaves at most unfinished parts
+            shutil.rmtree(left)
+        return self
+
+    def _check(self) -> None:
+        try:
+            found = json.loads(self._marker.read_text()).get("format")
+        except (json.JSONDecodeError, OSError, AttributeError):
+            found = None
+        if found != FORMAT:
+            raise CheckpointError(
+                f"The results in {self.folder} are of format {found}, this version writes {FORMAT}: choose another --out."
+            )
+
+    def finished(self, retry_failed: bool = False) -> set[str]:
+        """Keys of all runs on record; with `retry_failed`, failed ones count as missing."""
+        runs = self.read("runs")
+        if runs.empty:
+            return set()
+        return set(runs.loc[runs["status"] == "ok", "key"] if retry_failed else runs["key"])
+
+    def count(self) -> int:
+        """How many parts are finished."""
+        return sum(1 for folder in self._parts.iterdir() if folder.suffix != ".partial")
+
+    def write(self, name: str, part: Part) -> None:
+        """Keep one part: all of its tables, or nothing."""
+        partial, final = self._parts / f"{name}.partial", self._parts / name
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        for table in TABLES:
+            pd.DataFrame(getattr(part, table)).to_parquet(partial / f"{table}.parquet", index=False)
+        shutil.rmtree(final, ignore_errors=True)
+        partial.rename(final)
+
+    def read(self, table: str) -> pd.DataFrame:
+        """All rows of a table, in an order that does not depend on when they were computed."""
+        files = sorted(self._parts.glob(f"*[!l]/{table}.parquet"))  # not of *.partial
+        frames = [frame for frame in (pd.read_parquet(file) for file in files) if len(frame)]
+        return _in_order(frames)
+
+    def combine(self) -> None:
+        """Write every table as one Parquet file, for other tools."""
+        for table in TABLES:
+            target = self.folder / f"{table}.parquet"
+            partial = target.with_suffix(".partial")
+            self.read(table).to_parquet(partial, index=False)
+            partial.replace(target)
+
+
+def _in_order(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    if not frames:
+        return pd.DataFrame()
+    table = pd.concat(frames, ignore_index=True)
+    order = {name: place for place, name in enumerate(METHODS)}
+    table["_method"] = table["method"].map(order)
+    by = [
+        "dataset",
+        "seed",
+        "_method",
+        "value",
+        *(c for c in ("round", "order") if c in table and c in ("round", "order")),
+    ]
+    by = [column for column in by if column in table.columns]
+    table = table.sort_values(by, kind="stable").drop(columns="_method")
+    keys = [
+        c for c in ("key", "round", "order") if c in table.columns and (c != "round" or "answered" in table.columns)
+    ]
+    return table.drop_duplicates(subset=keys, keep="last").reset_index(drop=True)

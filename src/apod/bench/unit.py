@@ -1,0 +1,159 @@
+"""One unit of work: one dataset and one seed, all requested methods and values, each trainer's runs in one bank."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from apod.bench.arm import Arm, RunName, Unit
+from apod.bench.arms import ARMS
+from apod.bench.store import Part, Row
+from apod.data.dataset import Dataset, Split
+from apod.head_selection import BestHeads, RoundScores, score_heads
+from apod.metrics import METRICS, GroupCounts, group_counts
+from apod.pod import Training, pretrain_head
+from apod.prepare import make_pool
+from apod.settings import answers_allowed
+
+SCALARS = ("accuracy", "balanced_accuracy", "eop", "delta_eo", "gap", "demographic_parity_difference",
+           "equalized_odds_difference")  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class UnitData:
+    """Embeddings of one dataset under one seed, ready to train heads on."""
+
+    dataset: Dataset
+    split: Split
+    embeddings: Tensor  # (n, M)
+    seed: int
+    fingerprint: str  # of the data and the body
+
+    def unit(self, training: Training) -> Unit:
+        """What the arms start from."""
+        pool = make_pool(self.dataset, self.split, self.embeddings, self.seed)
+        n_train = len(self.split.train)
+        budget = answers_allowed(self.dataset.task.budget, n_train, pool.n_groups)
+        groups = self.dataset.groups[self.split.train]
+        return Unit(pool, training, pretrain_head(pool, training), budget, groups)
+
+
+def run_key(data_fingerprint: str, seed: int, training: Training, run: RunName) -> str:
+    """Content key of a run: whatever could change its numbers, and nothing else."""
+    facts = [1, data_fingerprint, seed, asdict(training), asdict(run.method), run.value]
+    return hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
+def run_arm(
+    data: UnitData,
+    unit: Unit,
+    trainer: str,
+    runs: Sequence[RunName],
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Part:
+    """Train all runs of one trainer together; an exception becomes a failed row of each, never a missing one."""
+    start = time.perf_counter()
+    heads = [_identity(data, unit.training, run) for run in runs]
+    try:
+        recorder = ArmRecorder(data, unit, ARMS[trainer](unit, runs), heads)
+        total = unit.rounds()
+        for done in range(1, total + 1):
+            recorder.advance()
+            progress(done, total)
+        part = recorder.part()
+    except Exception as error:  # noqa: BLE001  recorded, not hidden
+        failed = [{**head, "status": "failed", "error": f"{type(error).__name__}: {error}"} for head in heads]
+        part = Part(failed, [], [])
+    seconds = (time.perf_counter() - start) / len(runs)
+    return Part([{**row, "seconds": seconds} for row in part.runs], part.rounds, part.answers)
+
+
+def _identity(data: UnitData, training: Training, run: RunName) -> Row:
+    return {
+        "dataset": data.dataset.name,
+        "seed": data.seed,
+        "method": run.method.name,
+        "value": run.value,
+        "annotation": run.method.annotation,
+        "key": run_key(data.fingerprint, data.seed, training, run),
+    }
+
+
+class ArmRecorder:
+    """Moves an arm on and keeps what the test part says of every round; decides on the validation part only."""
+
+    def __init__(self, data: UnitData, unit: Unit, arm: Arm, heads: Sequence[Row]) -> None:
+        self._data, self._unit, self._arm, self._heads = data, unit, arm, heads
+        self._best = BestHeads(arm.heads)
+        self._counts: list[GroupCounts] = []
+        self._scores: list[RoundScores] = []
+        self._answered: list[list[int]] = []
+
+    def advance(self) -> None:
+        """One round: train, score on the validation part, count on the test part."""
+        self._arm.advance()
+        heads, pool = self._arm.heads, self._unit.pool
+        membership = self._arm.validation_membership()
+        scores = score_heads(pool, heads, self._penalised(), membership)
+        self._best.update(heads, scores, len(self._scores))
+        self._scores.append(scores)
+        predicted = (heads.margins(self._data.embeddings[self._data.split.test]) > 0).numpy()
+        self._counts.append(self._test_counts(predicted))
+        self._answered.append([len(answers) for answers in self._arm.answers()])
+
+    def _penalised(self) -> Tensor:
+        """Head selection keeps a head by accuracy alone where its method uses no groups."""
+        return torch.tensor([0.0 if run.method.annotation == "none" else 1.0 for run in self._arm.runs])
+
+    def _test_counts(self, predicted: np.ndarray[Any, np.dtype[np.bool_]]) -> GroupCounts:
+        dataset, rows = self._data.dataset, self._data.split.test
+        return group_counts(dataset.labels[rows], predicted, dataset.groups[rows], len(dataset.group_names))
+
+    def part(self) -> Part:
+        """Rows of runs (each at its best round on the validation part), of all rounds, and of all answers."""
+        runs, rounds, answers = [], [], []
+        given = self._arm.answers()
+        for k, head in enumerate(self._heads):
+            for number, counts in enumerate(self._counts):
+                rounds.append({**head, "round": number, "answered": self._answered[number][k], **_metrics(counts[k])})
+            kept = int(self._best.round[k])
+            validation = self._scores[kept]
+            runs.append(
+                {
+                    **head,
+                    "status": "ok",
+                    "error": None,
+                    "round": kept,
+                    "rounds": len(self._counts),
+                    "answered": len(given[k]),
+                    "validation_accuracy": float(validation.accuracy[k]),
+                    "validation_fairness": float(validation.fairness[k]),
+                    "validation_score": float(validation.score[k]),
+                    **_metrics(self._counts[kept][k]),
+                }
+            )
+            if self._arm.runs[k].method.annotation == "partial":
+                answers += self._answer_rows(head, given[k].rows, given[k].groups)
+        return Part(runs, rounds, answers)
+
+    def _answer_rows(self, head: Row, rows: Sequence[int], groups: Sequence[int]) -> list[Row]:
+        train, dataset = self._data.split.train, self._data.dataset
+        return [
+            {**head, "order": order, "row": int(train[row]), "group": group, "label": int(dataset.labels[train[row]])}
+            for order, (row, group) in enumerate(zip(rows, groups, strict=True))
+        ]
+
+
+def _metrics(counts: GroupCounts) -> Row:
+    row: Row = {name: float(METRICS[name](counts)) for name in SCALARS}
+    for rate in ("tpr", "fpr", "selection_rate"):
+        row |= {f"{rate}_{group}": float(value) for group, value in enumerate(METRICS[rate](counts))}
+    return row | {f"n_{group}": int(n) for group, n in enumerate(counts.n)}
