@@ -180,9 +180,25 @@ def test_identifiers_constants_and_row_numbers_are_no_features_and_noted(tmp_pat
         }
     )
     frame.to_csv(tmp_path / "a.csv")  # with pandas' nameless column of row numbers
+    pd.read_csv(tmp_path / "a.csv").to_csv(tmp_path / "b.csv", index=False)  # now called Unnamed: 0
     people = load(tmp_path / "a.csv")
+    assert list(load(tmp_path / "b.csv").features.columns) == ["score"]
     assert list(people.features.columns) == ["score"]
     assert [note.split("'")[1] for note in people.notes] == ["ID", "email", "country", "empty"]
+
+
+def test_a_typed_category_stays_one_though_it_looks_like_a_number(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"hired": [1, 0, 1], "code": ["1", "2", "1"], "n": ["1", "2", "3"]})
+    frame.astype({"code": "category"}).to_parquet(tmp_path / "a.parquet")
+    features = load(tmp_path / "a.parquet").features
+    assert isinstance(features["code"].dtype, pd.CategoricalDtype)
+    assert features["n"].tolist() == [1, 2, 3]
+
+
+def test_groups_are_told_apart_without_blanks_around_them(write) -> None:  # type: ignore[no-untyped-def]
+    people = load(write("hired,s,x\n1, a,1\n0,a ,2\n1,b,3\n0,  ,4\n1,,5\n"), sensitive="s")
+    assert people.group_names == ("b", "a")
+    assert people.groups.tolist() == [1, 1, 0, UNKNOWN, UNKNOWN]
 
 
 def test_more_categories_than_the_encoder_tells_apart_are_noted(write) -> None:  # type: ignore[no-untyped-def]
@@ -206,6 +222,10 @@ BAD: dict[str, tuple[str | bytes, dict[str, object], str]] = {
     "missing sensitive column": (PEOPLE, {"sensitive": "sexe"}, "no column 'sexe' in people.csv: it has id, age, city"),
     "missing dropped column": (PEOPLE, {"drop": ["agee"]}, r"no column 'agee' in people\.csv: did you mean 'age'\?"),
     "label is sensitive": (PEOPLE, {"sensitive": "hired"}, "cannot be both the label and the sensitive attribute"),
+    "label dropped": (PEOPLE, {"drop": ["hired"]}, "'hired' cannot be both the label and left out"),
+    "header without line end": ("hired,x", {}, "has a header but no rows"),
+    "binary file": (b"\x00\x01\x02", {}, "people.csv is not a text file"),
+    "open quotation mark": ('hired,"x\n1,2\n0,3\n', {}, r"cannot be read \(a quotation mark is never closed\)"),
     "multi-class label": ("hired,x\na,1\nb,2\nc,3\n", {}, r"3 distinct values \(a, b, c\).*multi-class labels are not"),
     "numbers as label": ("hired,x\n1.5,1\n2.5,2\n3.5,3\n", {}, "multi-class labels are not there yet"),
     "one label": ("hired,x\na,1\na,2\n", {}, "one value only; a binary label has two"),

@@ -188,13 +188,14 @@ def _finite(name: str, column: pd.Series[Any]) -> Floats:
 
 
 def _mean_and_scale(values: Floats) -> tuple[float, float]:
+    limits = np.finfo(np.float64)
     peak = float(np.abs(values).max())
-    if peak == 0.0:
+    if peak < limits.tiny:
         return 0.0, 1.0
     shares = values / peak  # squares of very large or very small numbers would leave the range of floats
     mean, deviation = float(shares.mean()), float(shares.std())
-    rounding = 10 * np.finfo(np.float64).eps  # a constant column's deviation is not exactly 0
-    return mean * peak, deviation * peak if deviation > rounding else 1.0
+    spread = deviation > 10 * limits.eps and deviation * peak > limits.tiny
+    return mean * peak, deviation * peak if spread else max(1.0, peak)  # rounding alone must not be blown up
 
 
 def _with_missing(name: str, column: pd.Series[Any]) -> tuple[IntArray, list[str]]:

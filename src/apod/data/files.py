@@ -1,7 +1,7 @@
 """Reading a user's CSV, TSV or Parquet file into a frame, refusing what is not a clean table.
 
-Cells of a text file stay text here (what is a number is decided later, with a say for the user); the cells
-`MISSING_CELLS` are missing. A Parquet file's types are taken as they are.
+Cells of a text file stay text here (what is a number is decided column by column in `own`); the cells
+`MISSING_CELLS` are missing. A Parquet file keeps its types.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from apod.errors import InputError
 
 TEXT_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
 PARQUET_SUFFIXES = (".parquet", ".pq")
+BLOCK = 1 << 24  # bytes read at a time; no row may be longer
 MISSING_CELLS = ("", "NA", "N/A", "#N/A", "NaN", "nan", "NULL", "null", "None", "<NA>")
 
 
@@ -55,7 +56,7 @@ def read_table(path: Path) -> pd.DataFrame:
     except (OSError, EOFError, csv.Error, pa.ArrowException) as error:
         raise InputError(f"{path.name} cannot be read ({_reason(error)}): save it again.") from error
     if len(frame) == 0:
-        raise InputError(f"{path.name} has a header but no rows: there is nothing to learn from.")
+        raise _no_rows(path)
     return frame
 
 
@@ -78,7 +79,9 @@ def _read_text(path: Path) -> pd.DataFrame:
     places = [f"c{i}" for i in range(len(header))]
     table = arrow_csv.read_csv(
         path,
-        read_options=arrow_csv.ReadOptions(column_names=places, skip_rows_after_names=1, use_threads=False),
+        read_options=arrow_csv.ReadOptions(
+            column_names=places, skip_rows_after_names=1, use_threads=False, block_size=BLOCK
+        ),
         parse_options=arrow_csv.ParseOptions(
             delimiter=separator, newlines_in_values=True, invalid_row_handler=note_and_skip
         ),
@@ -97,8 +100,12 @@ def _header(path: Path) -> tuple[list[str], str]:
     """The column names and the separator: whichever of tab, semicolon and comma the first line has most of."""
     with _open_text(path) as lines:
         first = lines.readline()
+        if "\x00" in first:
+            raise InputError(f"{path.name} is not a text file: save the table as UTF-8 text.")
         if not first.strip():
             raise InputError(f"{path.name} is empty: it needs a line of column names and a line per person.")
+        if not first.endswith(("\n", "\r")):  # the reader of rows would stumble over it
+            raise _no_rows(path)
         separator = "\t" if ".tsv" in path.name.lower() else max((",", ";", "\t"), key=first.count)
         lines.seek(0)
         names = [name.strip() for name in next(csv.reader(lines, delimiter=separator))]
@@ -108,6 +115,10 @@ def _header(path: Path) -> tuple[list[str], str]:
     return names, separator
 
 
+def _no_rows(path: Path) -> InputError:
+    return InputError(f"{path.name} has a header but no rows: there is nothing to learn from.")
+
+
 def _open_text(path: Path) -> TextIO:
     if path.name.lower().endswith(".gz"):
         return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
@@ -115,5 +126,7 @@ def _open_text(path: Path) -> TextIO:
 
 
 def _reason(error: Exception) -> str:
+    if "straddling" in str(error):
+        return "a quotation mark is never closed"
     # the first words only: the rest of such a message may quote a row, and with it somebody's group
     return str(error).split(":")[0].split("\n")[0][:80] or type(error).__name__

@@ -6,8 +6,9 @@ Rules
 - Groups: the distinct values of the sensitive column, by name, in alphabetical order with the reference group last;
   the reference is the one asked for, else the largest. A missing cell is UNKNOWN. `group_names` fixes the groups and
   their order instead, and is the only source of groups where no column records them.
-- Features: all other columns. In a text file a column of numbers is a number column and must have no gap; one with
-  mostly numbers and some text is refused; any other is a category, its missing cells the category "missing".
+- Features: all other columns. A column that holds nothing but numbers, as such or as text, is a number column and
+  must have no gap; one with mostly numbers and some text is refused; any other is a category, its missing cells the
+  category "missing".
 - Left out, with a note: identifiers (a column named id, or text that differs in every row), constant columns, and
   the columns in `drop`. Drop what the group was derived from: an age column where the groups are by age.
 """
@@ -51,8 +52,9 @@ def load_file(
         raise InputError(f"Say which column of {path.name} is the label (--label): {_some(columns)}.")
     for name in (label, *([] if sensitive is None else [sensitive]), *drop):
         _require(name, columns, path.name)
-    if label == sensitive:
-        raise InputError(f"Column {label!r} cannot be both the label and the sensitive attribute.")
+    if label == sensitive or label in drop:
+        other = "the sensitive attribute" if label == sensitive else "left out"
+        raise InputError(f"Column {label!r} cannot be both the label and {other}.")
     labels, label_names = _labels(label, frame[label], positive)
     groups, names = _groups(sensitive, frame, reference, group_names)
     rest = frame.drop(columns=[name for name in (label, sensitive, *drop) if name is not None])
@@ -93,7 +95,7 @@ def _labels(name: str, column: pd.Series[Any], positive: str | None) -> tuple[In
             "fill them in or remove those rows."
         )
     if not is_number(column):
-        numbers = pd.to_numeric(column, errors="coerce")
+        numbers = _numbers_in(column)
         column = column if numbers.isna().any() else numbers  # so that 1 and 1.0 are one label
     codes, values = category_codes(name, column)
     if len(values) != 2:
@@ -142,10 +144,11 @@ def _groups(
 
 
 def _recorded_groups(name: str, column: pd.Series[Any]) -> tuple[IntArray, list[str]]:
-    if not is_number(column) and not isinstance(column.dtype, pd.CategoricalDtype):
-        text = column.astype(object).where(column.notna(), None)
-        column = text.map(lambda cell: cell.strip() or None if isinstance(cell, str) else cell)
-    codes, found = category_codes(name, column)
+    codes, cells = category_codes(name, column)
+    spelled = [cell.strip() for cell in cells]
+    found = list(dict.fromkeys(cell for cell in spelled if cell))
+    place = np.array([*(found.index(cell) if cell else UNKNOWN for cell in spelled), UNKNOWN], dtype=np.int64)
+    codes = place[codes]
     known = int((codes >= 0).sum())
     if len(found) > max(FEW_ROWS, known // 2):
         raise InputError(f"Column {name!r} has {len(found)} different groups in {known} rows: name a column of groups.")
@@ -180,12 +183,14 @@ def _features(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
 
 
 def _is_row_number(name: str, column: pd.Series[Any]) -> bool:
-    """Whether this is the nameless column of row numbers that pandas writes; another nameless one is refused."""
-    if name and name != "__index_level_0__":
+    """Whether this is the column of row numbers that pandas writes; another without a name is refused."""
+    if name and not name.startswith(("Unnamed: ", "__index_level_")):
         return False
     numbers = pd.to_numeric(column, errors="coerce")
-    if name or (numbers.notna().all() and numbers.is_unique):
+    if numbers.notna().all() and numbers.is_unique:
         return True
+    if name:
+        return False
     raise InputError("A column has no name: name it in the header.")
 
 
@@ -203,7 +208,7 @@ def _typed(name: str, column: pd.Series[Any]) -> pd.Series[Any]:
     """The column as finite numbers or as categories; InputError where it is neither."""
     if not is_number(column):
         column = as_frame(column.to_frame())[name]
-    if not is_number(column):
+    if not (is_number(column) or isinstance(column.dtype, pd.CategoricalDtype)):
         column = _parsed(name, column)
     if not is_number(column):
         return column.astype("category")
@@ -220,15 +225,25 @@ def _typed(name: str, column: pd.Series[Any]) -> pd.Series[Any]:
 
 def _parsed(name: str, column: pd.Series[Any]) -> pd.Series[Any]:
     """A text column as numbers where it holds nothing else, with NaN for its missing cells."""
+    numbers = _numbers_in(column)
     filled = column.notna().to_numpy()
-    numbers = pd.to_numeric(column.astype(object).where(filled, None), errors="coerce")
     text = filled & numbers.isna().to_numpy()
     if filled.any() and not text.any():
         return numbers
-    if text.sum() <= (1 - MOSTLY) * filled.sum() and filled.any():
+    if filled.any() and text.sum() <= (1 - MOSTLY) * filled.sum():
         cell = str(column[text].iloc[0])
         raise InputError(
             f"Number column {name!r} has text in {_row(text)}: {cell[:40]!r} ({int(text.sum())} in all). "
             "Correct it; if the column is a category, spell all its cells as words; or drop the column."
         )
     return column
+
+
+def _numbers_in(column: pd.Series[Any]) -> pd.Series[Any]:
+    """The number each cell spells, NaN where it spells none; each distinct cell is read once."""
+    codes, cells = pd.factorize(column)
+    numbers = pd.to_numeric(pd.Series(np.asarray(cells, dtype=object)), errors="coerce")
+    if (codes < 0).any() or numbers.isna().any():
+        numbers = numbers.astype("float64")
+    values = numbers.to_numpy()[codes] if len(cells) else np.full(len(codes), np.nan)
+    return pd.Series(np.where(codes < 0, np.nan, values) if (codes < 0).any() else values, index=column.index)

@@ -109,7 +109,7 @@ MEPS = TableDataset(
     ),
     origin=Origin(
         folder="meps19",
-        files=("meps19_joined.csv", "meps19.csv"),
+        files=("meps19.csv", "meps19_joined.csv"),
         sha256=frozenset({"215b88bfecc8b16ad81262274eaea8d1bce197dcf717f1a5e1fdc42be797bba7"}),
         home="https://meps.ahrq.gov (public use file HC-181)",
         advice=(
