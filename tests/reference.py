@@ -14,8 +14,9 @@ from itertools import combinations, pairwise
 
 import numpy as np
 import torch
-from apod.schedule import Schedule, Step
 from torch import Tensor, nn
+
+from apod.schedule import Schedule, Step
 
 STEP_RELAXED: dict[str, Callable[[Tensor], Tensor]] = {
     "linear": lambda margin: margin,

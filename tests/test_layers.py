@@ -8,8 +8,9 @@ import sys
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
-import apod
 import pytest
+
+import apod
 
 PACKAGE = Path(apod.__file__).parent
 
@@ -24,7 +25,7 @@ LAYERS: list[set[str]] = [
     {"web", "bench", "report", "run"},
     {"cli"},
 ]  # fmt: skip
-"""From the bottom up: a module of src/apod, or a whole folder by its name. It may import from its own layer or below."""
+"""From the bottom up: modules of src/apod, folders by their name. Each may import from its own layer or below."""
 
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 MODULES = sorted(PACKAGE.rglob("*.py"))

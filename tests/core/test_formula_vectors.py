@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+
 from apod.coverage import Coverage
 from apod.heads import HeadBank
 from apod.penalty import cell_weights, penalty_and_slope

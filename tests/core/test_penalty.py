@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-import reference
 import torch
-from apod.penalty import CONDITIONS, RELAXATIONS, cell_weights, cross_entropy_slope, penalty_and_slope
-from apod.pod import pod_slope
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+import reference
+from apod.penalty import CONDITIONS, RELAXATIONS, cell_weights, cross_entropy_slope, penalty_and_slope
+from apod.pod import pod_slope
 
 WHATS, RELAXED = sorted(CONDITIONS), sorted(RELAXATIONS)
 

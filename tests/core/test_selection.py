@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 import reference
 from apod.coverage import Coverage
 from apod.selection import SELECTORS, Choice, View, centred_accuracies, first_rows, worst_first
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 ALL = sorted(SELECTORS)
 RANDOM = ["group", "random", "stratified"]
@@ -154,7 +156,7 @@ def test_a_batch_is_max_min_as_if_each_person_were_answered_at_once_within_a_sub
     for choice in choices:
         by_cell.setdefault((choice.reason["group"], choice.reason["label"]), []).append(choice)
     order = list(by_cell)
-    assert all(float(scores[a] - scores[b]) < 1e-12 for a, b in zip(order, order[1:], strict=False))
+    assert all(float(scores[a] - scores[b]) < 1e-12 for a, b in pairwise(order))
     for cell in order[:-1]:
         assert len(by_cell[cell]) == len(inside(view, cell))  # only an exhausted subgroup is left for the next
     answered = list(view.coverage.answered)
