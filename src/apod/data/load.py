@@ -10,7 +10,7 @@ import numpy as np
 
 from apod.data.dataset import UNKNOWN, Dataset
 from apod.data.files import looks_like_a_file
-from apod.data.own import load_file
+from apod.data.own import FileColumns, load_file
 from apod.data.tables import DATASETS
 from apod.errors import InputError, UnknownName
 
@@ -49,24 +49,17 @@ def load_dataset(
     """
     text = str(name_or_path)
     named = DATASETS.get(text)
-    own = {"label": label, "sensitive": sensitive, "group_names": group_names, "positive": positive}
     if named is not None:
-        settings = [name for name, value in own.items() if value is not None] + (["drop"] if drop else [])
-        if settings:
-            raise InputError(f"The dataset {text!r} brings its own label and groups: leave {settings[0]} out.")
+        own = {"label": label, "sensitive": sensitive, "group_names": group_names, "positive": positive, "drop": drop}
+        for name, value in own.items():
+            if value:
+                raise InputError(f"The dataset {text!r} brings its own label and groups: leave {name} out.")
         dataset = named.load(data_dir)
         return dataset if reference is None else with_reference(dataset, reference)
     if isinstance(name_or_path, str) and not looks_like_a_file(text):
         raise UnknownName("dataset", text, DATASETS)
-    return load_file(
-        Path(name_or_path),
-        label=label,
-        sensitive=sensitive,
-        reference=reference,
-        group_names=group_names,
-        positive=positive,
-        drop=drop,
-    )
+    columns = FileColumns(label, sensitive, reference, group_names, positive, tuple(drop))
+    return load_file(Path(name_or_path), columns)
 
 
 def with_reference(dataset: Dataset, reference: str) -> Dataset:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,19 +36,23 @@ AFFIRMATIVE = frozenset({"1", "true", "yes", "y", "t"})
 OWN_TASK = Task(split=(0.6, 0.2, 0.2))
 
 
-def load_file(
-    path: Path,
-    *,
-    label: str | None,
-    sensitive: str | None = None,
-    reference: str | None = None,
-    group_names: Sequence[str] | None = None,
-    positive: str | None = None,
-    drop: Sequence[str] = (),
-) -> Dataset:
+@dataclass(frozen=True)
+class FileColumns:
+    """What the user says of the columns of their file."""
+
+    label: str | None
+    sensitive: str | None = None
+    reference: str | None = None
+    group_names: Sequence[str] | None = None
+    positive: str | None = None
+    drop: tuple[str, ...] = ()
+
+
+def load_file(path: Path, said: FileColumns) -> Dataset:
     """The file's rows as a Dataset, by the rules of this module."""
     frame = read_table(path)
     columns = [str(name) for name in frame.columns if str(name)]
+    label, sensitive, drop = said.label, said.sensitive, said.drop
     if label is None:
         raise InputError(f"Say which column of {path.name} is the label (--label): {_some(columns)}.")
     for name in (label, *([] if sensitive is None else [sensitive]), *drop):
@@ -55,10 +60,9 @@ def load_file(
     if label == sensitive or label in drop:
         other = "the sensitive attribute" if label == sensitive else "left out"
         raise InputError(f"Column {label!r} cannot be both the label and {other}.")
-    labels, label_names = _labels(label, frame[label], positive)
-    groups, names = _groups(sensitive, frame, reference, group_names)
-    rest = frame.drop(columns=[name for name in (label, sensitive, *drop) if name is not None])
-    features, notes = _features(rest)
+    labels, label_names = _labels(label, frame[label], said.positive)
+    groups, names = _groups(sensitive, frame, said.reference, said.group_names)
+    features, notes = _features(frame.drop(columns=[name for name in {label, sensitive, *drop} if name is not None]))
     return Dataset(
         name=table_name(path),
         features=features,
