@@ -1,0 +1,48 @@
+"""Campaigns: durable ask and tell over SQLite or PostgreSQL.
+
+A campaign decides whom to ask about, puts each question into one person's hands, keeps every answer, and refits
+beside it. `Campaign` has one method per command; `docs/campaign.md` tells the life of an answer.
+"""
+
+from apod.campaign.answering import ImportReport, Receipt
+from apod.campaign.audit import LogCheck
+from apod.campaign.campaign import DEFAULT_ANNOTATOR, Campaign, CampaignInfo, campaigns
+from apod.campaign.engine import Engine, EngineFactory, GroupAnswer, Model, ModelState, Proposal
+from apod.campaign.erasing import Erasure
+from apod.campaign.label_studio import labelling_config
+from apod.campaign.materials import Materials
+from apod.campaign.question import Question, Turn
+from apod.campaign.settings import KINDS, CampaignSettings
+from apod.campaign.state import CANNOT_TELL, DECLINED
+from apod.campaign.status import AnnotatorReport, Status
+from apod.campaign.store import Store
+from apod.campaign.upgrade import upgrade
+
+__all__ = [
+    "CANNOT_TELL",
+    "DECLINED",
+    "DEFAULT_ANNOTATOR",
+    "KINDS",
+    "AnnotatorReport",
+    "Campaign",
+    "CampaignInfo",
+    "CampaignSettings",
+    "Engine",
+    "EngineFactory",
+    "Erasure",
+    "GroupAnswer",
+    "ImportReport",
+    "LogCheck",
+    "Materials",
+    "Model",
+    "ModelState",
+    "Proposal",
+    "Question",
+    "Receipt",
+    "Status",
+    "Store",
+    "Turn",
+    "campaigns",
+    "labelling_config",
+    "upgrade",
+]

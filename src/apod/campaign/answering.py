@@ -1,0 +1,272 @@
+"""Commands that record answers: told, corrected, imported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from apod.campaign.asking import find_lease, keyed
+from apod.campaign.errors import CampaignFinished, Conflict, NotFound
+from apod.campaign.events import Sealed
+from apod.campaign.journal import Desk
+from apod.campaign.state import GOLD, GROUP, Given, Lease, State
+from apod.errors import BudgetError
+
+
+@dataclass(frozen=True)
+class Value:
+    """What was answered: a group's code, or an outcome without one."""
+
+    outcome: str = field(repr=False)
+    group: int | None = field(repr=False, default=None)
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """Proof that an answer is durable.
+
+    late      the lease had run out when it came
+    counted   it takes part in the campaign; a late answer does not where somebody else has the question by now, or
+              the budget is taken. It is recorded all the same
+    repeated  the same call was recorded before; nothing was added
+    """
+
+    question: str
+    event: int
+    late: bool = False
+    counted: bool = True
+    repeated: bool = False
+
+
+def tell(desk: Desk, token: int, value: Value, kind: str, annotator: str | None, key: str | None) -> Receipt:
+    """Record the answer to a question; the same one twice is recorded once, a different one is a conflict."""
+    state = desk.state
+    held = find_lease(state, token, annotator)
+    if key is not None and key in state.keys:
+        given = state.answers.get(state.keys[key])
+        if given is None or given.token != token or not _same(desk, given, value):
+            raise Conflict("This key was used for another answer: use a new one, or `correct` the answer.")
+        return _receipt(given, repeated=True)
+    if token in state.by_token:
+        given = state.answers[state.by_token[token]]
+        if not _same(desk, given, value):
+            raise Conflict("This question has a different answer already: use `correct` to change it.")
+        return _receipt(given, repeated=True)
+    late = not state.live(held, desk.now)
+    own = [other.token for other in _own_leases(state, held) if state.live(other, desk.now)]
+    body = {
+        "token": token,
+        "kind": kind,
+        "outcome": value.outcome,
+        "late": late,
+        "counted": not late or _still_wanted(state, held, desk.now, len(own)),
+        "expired": own,
+        **keyed(key),
+    }
+    seq = desk.append("answered", body, _seal(value))
+    return _receipt(state.answers[seq])
+
+
+def correct(desk: Desk, token: int, value: Value, kind: str | None, annotator: str | None, key: str | None) -> Receipt:
+    """Replace an answer by another one; both stay in the log."""
+    state = desk.state
+    find_lease(state, token, annotator)
+    given = state.answers.get(state.by_token.get(token, 0))
+    if given is None:
+        raise NotFound("This question has no answer yet: use `tell`.")
+    if key is not None and key in state.keys:
+        if state.keys[key] not in given.values:
+            raise Conflict("This key was used for something else: use a new one.")
+        return _receipt(given, repeated=True)
+    if given.withdrawn:
+        raise Conflict("This answer was undone: ask for the question again and tell a new one.")
+    if given.erased:
+        raise Conflict("This answer was erased and is not asked for again.")
+    stored = desk.answer(given.values[-1])
+    if (given.outcome, stored) == (value.outcome, value.group) and kind in (None, given.kind):
+        return _receipt(given, repeated=True)
+    free = not state.settings.get("unanswered_costs", True)
+    if free and value.outcome == GROUP and not state.costs(given) and _full(state, desk.now, given):
+        raise BudgetError("The budget is used up: this correction would cost one more answer. Extend the budget.")
+    body = {"answer": given.seq, "kind": kind or given.kind, "outcome": value.outcome, **keyed(key)}
+    desk.append("corrected", body, _seal(value))
+    return _receipt(given)
+
+
+@dataclass(frozen=True)
+class Incoming:
+    """An answer from a file."""
+
+    row: int
+    annotator: str
+    value: Value
+    kind: str
+    purpose: str = "training"
+    probability: float | None = None
+    counted: bool = True
+    late: bool = False
+    token: int | None = None  # the lease under which it was handed out, if it was
+
+
+@dataclass(frozen=True)
+class ImportReport:
+    """What came of an import."""
+
+    added: int
+    repeated: int  # were there before
+    skipped: int  # cancelled or empty in the file
+    conflicts: tuple[int, ...] = ()  # rows this annotator has answered differently; left as they are
+
+
+def take_in(desk: Desk, incoming: Iterable[Incoming], cancelled: Iterable[int | None] = ()) -> ImportReport:
+    """Record answers given elsewhere, all of them or none; they cost budget like any other.
+
+    `cancelled` are leases handed out with the file and given back unanswered (None where it does not say which).
+    """
+    state = desk.state
+    if state.finished:
+        raise CampaignFinished("The campaign is finished: it takes no more answers.")
+    fresh: list[Incoming] = []
+    repeated, conflicts = 0, []
+    seen: dict[tuple[int, str], Value] = {}
+    for item in incoming:
+        there = _find(state, item)
+        if there is not None:
+            stored = Value(there.outcome, desk.answer(there.values[-1]))
+        elif (item.row, item.annotator) in seen:
+            stored = seen[item.row, item.annotator]
+        else:
+            seen[item.row, item.annotator] = item.value
+            fresh.append(item)
+            continue
+        if stored == item.value or (there is not None and there.erased):
+            repeated += 1
+        else:
+            conflicts.append(item.row)
+    _check_room(desk, fresh)
+    for item in fresh:
+        _take(desk, item)
+    given_back = list(cancelled)
+    for token in given_back:
+        if token in state.outstanding:
+            desk.append("skipped", {"token": token})
+    return ImportReport(len(fresh), repeated, len(given_back), tuple(conflicts))
+
+
+def _check_room(desk: Desk, fresh: list[Incoming]) -> None:
+    state = desk.state
+    free = not state.settings.get("unanswered_costs", True)
+    paid = (item for item in fresh if item.counted and item.purpose != GOLD)
+    cost = sum(item.value.outcome == GROUP or not free for item in paid)
+    own = sum(len(_held_by(state, item, desk.now)) for item in fresh)  # places their own leases keep for them
+    room = state.budget - state.spent - state.pending(desk.now) + own
+    if cost > room:
+        raise BudgetError(
+            f"The file holds {cost} new answers and the budget has room for {room}: extend it, or import fewer. "
+            "Nothing was imported."
+        )
+    taken = {number: state.filled(asked) for number, asked in state.questions.items()}
+    for held in state.outstanding.values():
+        taken[held.number] += state.live(held, desk.now)
+    for item in fresh:
+        number = state.rows.get(item.row, -1 - item.row)
+        taken[number] = taken.get(number, 0) + item.counted - len(_held_by(state, item, desk.now))
+        if taken[number] > state.overlap and item.purpose != GOLD:
+            raise BudgetError(
+                f"Row {item.row} would have {taken[number]} answers and the campaign's overlap is {state.overlap}: "
+                "import one answer per person asked. Nothing was imported."
+            )
+
+
+def _take(desk: Desk, item: Incoming) -> None:
+    state = desk.state
+    number = _number(state, item)
+    asked = state.questions.get(number) if number is not None else None
+    body = {
+        "question": asked.number if asked is not None else len(state.questions) + 1,
+        "row": item.row,
+        "purpose": asked.purpose if asked is not None else item.purpose,
+        "probability": asked.probability if asked is not None else item.probability,
+        "model": asked.model if asked is not None else None,
+        "rule": asked.rule if asked is not None else "import",
+        "annotator": item.annotator,
+        "lease_ms": 0,
+        "expired": [],
+    }
+    own = _held_by(state, item, desk.now)
+    token = desk.append("asked", body)
+    told = {"token": token, "kind": item.kind, "outcome": item.value.outcome, "counted": item.counted}
+    desk.append("answered", {**told, "late": item.late, "expired": own, "source": "import"}, _seal(item.value))
+
+
+def _number(state: State, item: Incoming) -> int | None:
+    """The question about the row, if it was asked about; gold questions are apart."""
+    return (state.gold_questions if item.purpose == GOLD else state.rows).get(item.row)
+
+
+def _held_by(state: State, item: Incoming, now: int) -> list[int]:
+    """Leases of the row that the answer settles: its annotator's own, and the one it was handed out under."""
+    tokens = [*state.tokens_of.get(item.annotator, ()), *([item.token] if item.token in state.leases else [])]
+    mine = (state.leases[token] for token in dict.fromkeys(tokens) if token is not None)
+    return [held.token for held in mine if state.live(held, now) and held.number == _number(state, item)]
+
+
+def _find(state: State, item: Incoming) -> Given | None:
+    number = _number(state, item)
+    if number is None:
+        return None
+    for seq in state.questions[number].given:
+        given = state.answers[seq]
+        if given.annotator == item.annotator and not given.withdrawn:
+            return given
+    return None
+
+
+def _own_leases(state: State, held: Lease) -> list[Lease]:
+    """Later leases of the same question to the same person: a late answer settles those too."""
+    tokens = state.questions[held.number].tokens
+    mine = (state.leases[token] for token in tokens if token != held.token)
+    return [other for other in mine if other.annotator == held.annotator and other.ended is None]
+
+
+def _still_wanted(state: State, held: Lease, now: int, own: int) -> bool:
+    """Whether a late answer can still take part: nobody else has its place, and there is budget for it."""
+    asked = state.questions[held.number]
+    if any(state.answers[s].annotator == held.annotator and not state.answers[s].withdrawn for s in asked.given):
+        return False
+    if asked.purpose == GOLD:
+        return True
+    others = sum(
+        other.number == held.number and other.annotator != held.annotator and state.live(other, now)
+        for other in state.outstanding.values()
+    )
+    room = state.filled(asked) + others < state.overlap
+    return room and state.spent + state.pending(now) - own < state.budget
+
+
+def _full(state: State, now: int, given: Given) -> bool:
+    if state.questions[given.number].purpose == GOLD or not given.counted:
+        return False
+    return state.spent + state.pending(now) >= state.budget
+
+
+def _same(desk: Desk, given: Given, value: Value) -> bool:
+    if given.told != value.outcome:
+        return False
+    if value.outcome != GROUP or given.seq in desk.state.erased:
+        return True
+    return bool(desk.answer(given.seq) == value.group)
+
+
+def _seal(value: Value) -> Sealed | None:
+    return Sealed(value.group) if value.outcome == GROUP else None
+
+
+def _receipt(given: Given, repeated: bool = False) -> Receipt:
+    return Receipt(
+        f"{given.number}-{given.token}",
+        given.seq,
+        given.late,
+        given.counted and not given.withdrawn,
+        repeated,
+    )

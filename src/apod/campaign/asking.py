@@ -1,0 +1,215 @@
+"""Commands that put questions into people's hands and take them back."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from dataclasses import dataclass
+from typing import Literal
+
+from apod.campaign import schema
+from apod.campaign.errors import CampaignFinished, Conflict, NotFound, NotYours
+from apod.campaign.events import Sealed
+from apod.campaign.journal import Desk, Queued
+from apod.campaign.state import GOLD, Asked, Lease, State
+
+Why = Literal["question", "done", "wait", "finished", "exhausted"]
+
+
+@dataclass(frozen=True)
+class Leased:
+    """A question in somebody's hands."""
+
+    token: int
+    number: int
+    row: int
+    annotator: str
+    expires_at: int  # by the database's clock, milliseconds since 1970
+
+
+@dataclass(frozen=True)
+class Nothing:
+    """No question, and why: all asked for, all in others' hands for now, campaign ended, nobody left in the pool."""
+
+    why: Why
+    retry_after: float | None = None  # seconds until a lease runs out
+
+
+@dataclass(frozen=True)
+class Starved:
+    """There is budget, but no proposal waits: the pool has to be looked at again."""
+
+    queue: int
+
+
+def ask(desk: Desk, annotator: str) -> Leased | Nothing | Starved:
+    """The annotator's question: the one already held, one that was given back, or the next proposal."""
+    state, now = desk.state, desk.now
+    held = held_lease(state, annotator, now)
+    if held is not None:
+        return leased(state, held)
+    if state.finished:
+        return Nothing("finished")
+    pending = state.pending(now)
+    if state.spent + pending >= state.budget:
+        return _busy(state, now) if state.spent < state.budget else Nothing("done")
+    gold = _due_gold(state, annotator)
+    if gold is not None:
+        return lease(desk, state.questions.get(state.gold_questions.get(gold, 0)), annotator, row=gold)
+    freed = _freed(state, annotator, now)
+    if freed is not None:
+        return lease(desk, freed, annotator)
+    for queued in desk.proposals():
+        if queued.proposal.row not in state.rows and queued.proposal.row not in state.gold:
+            return lease(desk, None, annotator, queued=queued)
+    return Starved(desk.queue)
+
+
+def skip(desk: Desk, token: int, annotator: str | None, key: str | None) -> bool:
+    """Give a question back for others to answer; False where it was given back before."""
+    state = desk.state
+    held = find_lease(state, token, annotator)
+    if key is not None and key in state.keys:
+        if state.skips.get(state.keys[key]) != token:
+            raise Conflict("This key was used for something else: use a new one.")
+        return False
+    if held.ended == "answered":
+        raise Conflict("This question is answered: undo the answer instead of skipping.")
+    if held.ended == "skipped":
+        return False
+    desk.append("skipped", {"token": token, **keyed(key)})
+    return True
+
+
+def undo(desk: Desk, annotator: str, key: str | None) -> Leased | None:
+    """Take the annotator's last answer or skip back, and put the question into their hands again if it is free."""
+    state = desk.state
+    if key is not None and key in state.keys:
+        held = held_lease(state, annotator, desk.now)
+        return leased(state, held) if held is not None else None
+    if state.finished:
+        raise CampaignFinished("The campaign is finished: nothing can be undone. Correct the answer instead.")
+    acts = state.acts.get(annotator)
+    if not acts:
+        raise NotFound("There is nothing left to undo for this annotator.")
+    act = acts[-1]
+    number = state.answers[act].number if act in state.answers else state.leases[state.skips[act]].number
+    held = held_lease(state, annotator, desk.now)
+    if held is not None:  # the question that was shown in the meantime waits for its turn
+        desk.append("released", {"token": held.token, "cause": "undo"})
+    desk.append("undone", {"act": act, "annotator": annotator, **keyed(key)})
+    asked, now = state.questions[number], desk.now
+    in_hands = _in_hands(state, now)[number]
+    gold = asked.purpose == GOLD
+    room = gold or state.filled(asked) + in_hands < state.overlap
+    if room and (gold or state.spent + state.pending(now) < state.budget):
+        return lease(desk, asked, annotator)
+    return None
+
+
+def lease(
+    desk: Desk, asked: Asked | None, annotator: str, *, queued: Queued | None = None, row: int | None = None
+) -> Leased:
+    """Write that the annotator holds the question: one asked before, a new proposal, or a gold row."""
+    state, now = desk.state, desk.now
+    seal, expired = None, []
+    if asked is not None:
+        body = {
+            "question": asked.number,
+            "row": asked.row,
+            "purpose": asked.purpose,
+            "probability": asked.probability,
+            "model": asked.model,
+            "rule": asked.rule,
+        }
+        expired = [token for token in asked.tokens if _expired(state.leases[token], now)]
+    elif queued is not None:
+        chosen = queued.proposal
+        rule = chosen.reason.get("rule")
+        body = {
+            "question": len(state.questions) + 1,
+            "row": chosen.row,
+            "purpose": chosen.purpose,
+            "probability": chosen.probability,
+            "model": queued.model,
+            "rule": None if rule is None else str(rule),
+        }
+        seal = Sealed(dict(chosen.reason))
+    else:
+        body = {"question": len(state.questions) + 1, "row": row, "purpose": GOLD, "rule": None}
+        body |= {"probability": None, "model": None}
+    lease_ms = round(1000 * float(state.settings["lease_seconds"]))
+    body |= {"annotator": annotator, "lease_ms": lease_ms, "expired": expired}
+    token = desk.append("asked", body, seal, schema.reasons)
+    return leased(state, state.leases[token])
+
+
+def leased(state: State, held: Lease) -> Leased:
+    """The lease as the annotator's side sees it; the same every time."""
+    expires_at = (state.last_at or 0) + held.expires - state.time
+    return Leased(held.token, held.number, state.questions[held.number].row, held.annotator, expires_at)
+
+
+def held_lease(state: State, annotator: str, now: int) -> Lease | None:
+    """The question the annotator holds now."""
+    held = state.leases.get(state.holding.get(annotator, 0))
+    return held if held is not None and state.live(held, now) else None
+
+
+def find_lease(state: State, token: int, annotator: str | None) -> Lease:
+    """A lease by its token, if it is this annotator's (or nobody asks whose it is)."""
+    found = state.leases.get(token)
+    if found is None:
+        raise NotFound("There is no such question in this campaign: use the id that `ask` gave.")
+    if annotator is not None and found.annotator != annotator:
+        raise NotYours("This question was put to another annotator: ask for one of your own.")
+    return found
+
+
+def keyed(key: str | None) -> dict[str, str]:
+    """The part of an event's body that remembers an idempotency key."""
+    return {} if key is None else {"key": key}
+
+
+def _expired(held: Lease, now: int) -> bool:
+    return held.ended is None and now >= held.expires
+
+
+def _in_hands(state: State, now: int) -> Counter[int]:
+    """How many people hold each question."""
+    return Counter(held.number for held in state.outstanding.values() if state.live(held, now))
+
+
+def _freed(state: State, annotator: str, now: int) -> Asked | None:
+    """The oldest question that has room for an answer of this annotator."""
+    in_hands = _in_hands(state, now)
+    for number in sorted(state.incomplete):
+        asked = state.questions[number]
+        taken = state.filled(asked) + in_hands[number]
+        if taken < state.overlap and annotator not in asked.skipped and not _has_answered(state, asked, annotator):
+            return asked
+    return None
+
+
+def _has_answered(state: State, asked: Asked, annotator: str) -> bool:
+    mine = (state.answers[seq] for seq in asked.given)
+    return any(given.annotator == annotator and not given.withdrawn for given in mine)
+
+
+def _due_gold(state: State, annotator: str) -> int | None:
+    """A gold row for this annotator, once per so many questions; each annotator meets them in an order of their own."""
+    if not state.gold:
+        return None
+    mine = [state.leases[token].number for token in state.tokens_of.get(annotator, ())]
+    seen = {state.questions[number].row for number in mine if state.questions[number].purpose == GOLD}
+    ordinary = len({number for number in mine if state.questions[number].purpose != GOLD})
+    every = int(state.settings["gold_every"])
+    left = [row for row in state.gold if row not in seen]
+    if not left or ordinary < (len(seen) + 1) * every - (len(seen) + 1):
+        return None
+    return min(left, key=lambda row: hashlib.sha256(f"{annotator}\x1f{row}".encode()).digest())
+
+
+def _busy(state: State, now: int) -> Nothing:
+    waits = [held.expires - now for held in state.outstanding.values() if state.live(held, now)]
+    return Nothing("wait", min(waits) / 1000 if waits else None)

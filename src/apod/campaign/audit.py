@@ -1,0 +1,108 @@
+"""The audit trail: who was asked what, when, why and by which model, and whether anybody tampered with it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Connection, Table, select
+
+from apod.campaign import schema
+from apod.campaign.events import GENESIS, commit, link
+from apod.campaign.journal import read_events
+
+
+@dataclass(frozen=True)
+class LogCheck:
+    """The outcome of verifying a log. `head` is worth noting down elsewhere: it pins everything up to here."""
+
+    ok: bool
+    events: int
+    erased: int  # values that are gone, each accounted for by an erasure in the log
+    head: str
+    problems: tuple[str, ...] = ()
+
+
+def moment(at: int) -> str:
+    """Milliseconds since 1970 as ISO 8601 in UTC."""
+    return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def verify(connection: Connection, campaign: int, noted: str | None = None) -> LogCheck:
+    """Recompute the whole chain and open every commitment that can be opened.
+
+    `noted` is a head that was written down earlier: the chain must contain it, or its end was cut off.
+    """
+    row = connection.execute(select(schema.campaigns).where(schema.campaigns.c.id == campaign)).one()
+    table = schema.events
+    found = connection.execute(select(table).where(table.c.campaign == campaign).order_by(table.c.seq)).all()
+    problems: list[str] = []
+    previous, heads = GENESIS, {GENESIS}
+    for place, event in enumerate(found, start=1):
+        if event.seq != place:
+            problems.append(f"event {place} is missing")
+            break
+        if link(previous, event.seq, event.at, event.kind, event.body, event.commitment) != event.hash:
+            problems.append(f"event {place} was changed, or one before it was put in or taken out")
+            break
+        previous = event.hash
+        heads.add(previous)
+    if not problems:
+        if (row.last_seq, row.last_hash) != (len(found), previous):
+            problems.append("the log does not end where the campaign's head says")
+        if found and json.loads(found[0].body).get("settings") != json.loads(row.settings):
+            problems.append("the campaign's settings are not those of its first event")
+        if noted is not None and noted not in heads:
+            problems.append("the log does not contain the head that was noted: its end was cut off or replaced")
+    erased, wrong = _verify_sealed(connection, campaign, found)
+    problems.extend(wrong)
+    return LogCheck(not problems, len(found), erased, previous, tuple(problems))
+
+
+def _verify_sealed(connection: Connection, campaign: int, found: Any) -> tuple[int, list[str]]:
+    problems = []
+    sealed = {**_sealed(connection, campaign, schema.answers), **_sealed(connection, campaign, schema.reasons)}
+    accounted: set[int] = set()
+    for event in found:
+        if event.kind == "erased":
+            accounted.update(json.loads(event.body)["sealed"])
+    erased = 0
+    for event in found:
+        value = sealed.pop(event.seq, None)
+        if event.commitment is None:
+            if value is not None:
+                problems.append(f"event {event.seq} has a value it did not commit to")
+        elif value is None:
+            erased += event.seq in accounted
+            if event.seq not in accounted:
+                problems.append(f"the value of event {event.seq} is gone and no erasure accounts for it")
+        elif commit(*value) != event.commitment:
+            problems.append(f"the value of event {event.seq} was changed")
+    problems.extend(f"there is a value for event {seq}, which does not exist" for seq in sorted(sealed))
+    return erased, problems
+
+
+def _sealed(connection: Connection, campaign: int, table: Table) -> dict[int, tuple[bytes, str]]:
+    rows = connection.execute(select(table).where(table.c.campaign == campaign))
+    return {row.seq: (bytes(row.salt), row.value) for row in rows}
+
+
+def entries(connection: Connection, campaign: int) -> Iterator[dict[str, Any]]:
+    """The log, one JSON-ready record per event: when, what, who, why; never an answered group.
+
+    A question's record has its reason and the hash of the model that chose it; both are null once erased.
+    """
+    reasons = {seq: json.loads(value) for seq, (_, value) in _sealed(connection, campaign, schema.reasons).items()}
+    hashes: dict[str, str | None] = {}
+    for event in read_events(connection, campaign):
+        record = {"event": event.seq, "at": moment(event.at), "kind": event.kind, **event.body}
+        if event.kind == "refitted":
+            hashes[event.body["model"]] = reasons.get(event.seq)
+            record["model_hash"] = reasons.get(event.seq)
+        if event.kind == "asked":
+            record["reason"] = reasons.get(event.seq)
+            record["model_hash"] = hashes.get(event.body["model"])
+        yield record

@@ -1,0 +1,344 @@
+"""A campaign: ask people about rows, keep every answer, refit beside it. One method per command."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from sqlalchemy import select
+
+from apod.campaign import answering, asking, audit, schema, transfer
+from apod.campaign.answering import ImportReport, Receipt
+from apod.campaign.answers import collect
+from apod.campaign.create import Pool, create, table_pool
+from apod.campaign.engine import EngineFactory, GroupAnswer, Model
+from apod.campaign.erasing import Erasure, erase, sweep
+from apod.campaign.errors import CampaignError, NotFound
+from apod.campaign.journal import Desk, Journal, read_answers
+from apod.campaign.question import Question, Turn
+from apod.campaign.session import Refits, Session, clean_key, default_folder
+from apod.campaign.settings import CampaignSettings, clean_name
+from apod.campaign.status import AnnotatorReport, Status, annotators_of, status_of
+from apod.campaign.store import Store
+from apod.campaign.upgrade import check_schema
+from apod.errors import BudgetError, InputError
+
+DEFAULT_ANNOTATOR = "annotator-1"
+
+
+@dataclass(frozen=True)
+class CampaignInfo:
+    """A line of the list of campaigns."""
+
+    name: str
+    answered: int
+    pending: int
+    budget: int
+    finished: bool
+
+
+class Campaign(Session):
+    """Durable ask and tell over one database. Threads may share it; processes open their own.
+
+    refit   where models are fitted: "thread", in the background of this process; "process", in a niced process of its
+            own; "demand", before a question that needs it, in the caller (for commands that live briefly)
+    engine  builds the numerics from the campaign's materials; the package's own unless told otherwise
+    """
+
+    @classmethod
+    def create(
+        cls,
+        url: str | os.PathLike[str],
+        X: Any,
+        y: Any,
+        *,
+        groups: Sequence[str],
+        budget: int,
+        name: str | None = None,
+        display: pd.DataFrame | None = None,
+        ids: Sequence[str] | None = None,
+        show: Sequence[str] | None = None,
+        positive: object = None,
+        gold: Mapping[int, str] | None = None,
+        files: str | os.PathLike[str] | None = None,
+        engine: EngineFactory | None = None,
+        engine_options: Mapping[str, Any] | None = None,
+        refit: Refits = "thread",
+        **settings: Any,
+    ) -> Campaign:
+        """A new campaign over rows X with labels y. Further settings are those of `CampaignSettings`."""
+        pool = Pool(X, y, display, ids, show, positive, gold)
+        return cls._create(url, pool, groups, budget, name, files, engine, engine_options, refit, settings)
+
+    @classmethod
+    def create_from_table(
+        cls,
+        url: str | os.PathLike[str],
+        table: str | os.PathLike[str],
+        *,
+        label: str,
+        groups: Sequence[str],
+        budget: int,
+        name: str | None = None,
+        sensitive: str | None = None,
+        drop: Sequence[str] = (),
+        id_column: str | None = None,
+        show: Sequence[str] | None = None,
+        positive: str | None = None,
+        gold: Mapping[int, str] | None = None,
+        files: str | os.PathLike[str] | None = None,
+        engine: EngineFactory | None = None,
+        engine_options: Mapping[str, Any] | None = None,
+        refit: Refits = "thread",
+        **settings: Any,
+    ) -> Campaign:
+        """A new campaign over a CSV or Parquet file with a label column."""
+        columns = {"sensitive": sensitive, "drop": drop, "id_column": id_column, "show": show}
+        pool = table_pool(table, label, groups, **columns, positive=positive, gold=gold)  # type: ignore[arg-type]
+        return cls._create(url, pool, groups, budget, name, files, engine, engine_options, refit, settings)
+
+    @classmethod
+    def _create(
+        cls,
+        url: str | os.PathLike[str],
+        pool: Pool,
+        groups: Sequence[str],
+        budget: int,
+        name: str | None,
+        files: str | os.PathLike[str] | None,
+        engine: EngineFactory | None,
+        options: Mapping[str, Any] | None,
+        refit: Refits,
+        settings: Mapping[str, Any],
+    ) -> Campaign:
+        store = Store(url)
+        folder = Path(files).absolute() if files is not None else default_folder(store)
+        if folder is None:
+            raise InputError("Matrices live in a folder that all machines can reach: pass files= (or APOD_FILES).")
+        chosen = name or (store.path.stem if store.path is not None else "campaign")
+        try:
+            wanted = CampaignSettings(chosen, tuple(groups), budget, engine=dict(options or {}), **settings)
+        except TypeError:
+            unknown = sorted(set(settings) - set(CampaignSettings.__dataclass_fields__))
+            raise InputError(f"There is no setting {', '.join(unknown)}.") from None
+        create(store, pool, wanted, folder)
+        return cls(store, clean_name("campaign name", chosen), files=folder, engine=engine, refit=refit)
+
+    @classmethod
+    def open(
+        cls,
+        url: str | os.PathLike[str],
+        name: str | None = None,
+        *,
+        files: str | os.PathLike[str] | None = None,
+        engine: EngineFactory | None = None,
+        refit: Refits = "thread",
+    ) -> Campaign:
+        """An existing campaign; its name is needed only where a database holds several."""
+        store = Store(url)
+        check_schema(store)
+        with store.reading() as connection:
+            names = list(connection.execute(select(schema.campaigns.c.name).order_by("id")).scalars())
+        if name is None and len(names) == 1:
+            name = names[0]
+        if name not in names:
+            known = ", ".join(map(repr, names)) or "none"
+            raise NotFound(f"Name one of the campaigns in {store.label}: {known}.")
+        return cls(store, str(name), files=files, engine=engine, refit=refit)
+
+    def turn(self, annotator: str = DEFAULT_ANNOTATOR) -> Turn:
+        """The annotator's question, or why there is none."""
+        annotator = clean_name("annotator's name", annotator)
+        self._start()
+        if self._mode == "demand":
+            self.refitter.refit()
+        for _ in range(20):  # others may take what was proposed, again and again
+            found = self.journal.submit(partial(asking.ask, annotator=annotator))
+            if isinstance(found, asking.Leased):
+                return Turn(self._question(found), "question")
+            if isinstance(found, asking.Nothing):
+                return Turn(None, found.why, found.retry_after)
+            if not self.refitter.supply(found.queue):
+                return Turn(None, "exhausted")
+        raise CampaignError("Other annotators took every proposal: ask again.")
+
+    def ask(self, annotator: str = DEFAULT_ANNOTATOR) -> Question | None:
+        """The annotator's question: the one they hold already, or the next; None where there is none (see `turn`)."""
+        return self.turn(annotator).question
+
+    def tell(
+        self,
+        question: Question | str,
+        answer: str,
+        *,
+        kind: str | None = None,
+        annotator: str | None = None,
+        key: str | None = None,
+    ) -> Receipt:
+        """Record an answer: a group's name, "cannot_tell" or "declined". Durable when this returns.
+
+        The same answer twice is recorded once; a different one is a `Conflict`. `key` makes a repeat recognisable
+        whatever happened in between.
+        """
+        token, annotator = self._token(question, annotator)
+        value, kind, key = self._value(answer), self._kind(kind), clean_key(key)
+        receipt = self.journal.submit(lambda desk: answering.tell(desk, token(desk), value, kind, annotator, key))
+        self._wake()
+        return receipt
+
+    def skip(self, question: Question | str, *, annotator: str | None = None, key: str | None = None) -> bool:
+        """Give a question back for somebody else; it costs nothing. False where it was given back before."""
+        token, annotator = self._token(question, annotator)
+        checked = clean_key(key)
+        return self.journal.submit(lambda desk: asking.skip(desk, token(desk), annotator, checked))
+
+    def undo(self, annotator: str = DEFAULT_ANNOTATOR, *, key: str | None = None) -> Question | None:
+        """Take back the annotator's last answer or skip; the question, if it is theirs again."""
+        annotator, checked = clean_name("annotator's name", annotator), clean_key(key)
+        found = self.journal.submit(lambda desk: asking.undo(desk, annotator, checked))
+        self._wake()
+        return self._question(found) if found is not None else None
+
+    def correct(
+        self,
+        question: Question | str,
+        answer: str,
+        *,
+        kind: str | None = None,
+        annotator: str | None = None,
+        key: str | None = None,
+    ) -> Receipt:
+        """Replace a recorded answer; the log keeps both. Without `kind` the answer keeps its own."""
+        token, annotator = self._token(question, annotator)
+        value, checked = self._value(answer), clean_key(key)
+        kept = None if kind is None else self._kind(kind)
+        receipt = self.journal.submit(
+            lambda desk: answering.correct(desk, token(desk), value, kept, annotator, checked)
+        )
+        self._wake()
+        return receipt
+
+    def status(self) -> Status:
+        """Counts that name nobody's group and nobody's accuracy."""
+        number = self.materials.campaign
+        return self.journal.view(
+            lambda c, state, at: status_of(c, number, state, self.settings, collect(state, read_answers(c, number)), at)
+        )
+
+    def annotators(self) -> list[AnnotatorReport]:
+        """Each annotator's work and estimated accuracy: for the owner, not for annotators."""
+        number = self.materials.campaign
+        return self.journal.view(lambda c, state, _: annotators_of(state, collect(state, read_answers(c, number))))
+
+    def answers(self, purpose: str = "training") -> tuple[GroupAnswer, ...]:
+        """The groups known so far for a purpose ("training" or "audit"), in the order of their questions."""
+        return self.collected().weigh(purpose)
+
+    def probabilities(self, purpose: str = "audit") -> dict[int, float | None]:
+        """With which probability each row asked about for a purpose was drawn."""
+        return self.journal.view(
+            lambda c, state, at: {
+                asked.row: asked.probability for asked in state.questions.values() if asked.purpose == purpose
+            }
+        )
+
+    def canonical_model(self) -> Model | None:
+        """The model of the answers alone: fitted from the pre-trained head, in the order of the questions."""
+        return self.engine().fit(self.answers(), None)
+
+    def refit(self) -> bool:
+        """Fit what no model knows yet, now; False where there is nothing new or another process is at it."""
+        return self.refitter.refit()
+
+    def export(self, path: str | os.PathLike[str], format: str | None = None, *, tasks: int = 0) -> int:
+        """Write all answers that stand (CSV, Parquet, JSON Lines, Label Studio JSON by the ending); how many.
+
+        For Label Studio, `tasks` hands out so many open questions along with them.
+        """
+        return transfer.export(self, Path(path), format, tasks)
+
+    def import_(
+        self,
+        path: str | os.PathLike[str],
+        format: str | None = None,
+        *,
+        annotator: str | None = None,
+        kind: str | None = None,
+    ) -> ImportReport:
+        """Take in answers given elsewhere, all or none; a second import of the same file adds nothing.
+
+        `annotator` and `kind` stand in where the file does not say.
+        """
+        report = transfer.import_(self, Path(path), format, annotator, kind)
+        self._wake()
+        return report
+
+    def erase(
+        self, *, row: int | None = None, question: Question | str | None = None, annotator: str | None = None
+    ) -> Erasure:
+        """Erase the answers about a row, to a question, or of an annotator, and all that was computed from them."""
+        if sum(item is not None for item in (row, question, annotator)) != 1:
+            raise InputError("Say what to erase: a row, a question or an annotator.")
+        token = self._token(question, None)[0] if question is not None else None
+
+        def command(desk: Desk) -> Erasure:
+            which = token(desk) if token is not None else None
+            return erase(desk, self._models, row=row, token=which, annotator=annotator)
+
+        done = self.journal.submit(command)
+        self.journal.submit(lambda desk: sweep(desk, self._models))
+        for table in ("apod_answers", "apod_reasons", "apod_models", "apod_proposals"):
+            self.store.compact(table)
+        self._wake()
+        return done
+
+    def extend(self, budget: int) -> None:
+        """Set another budget; never below what is spent or in hands."""
+
+        def command(desk: Desk) -> None:
+            taken = desk.state.spent + desk.state.pending(desk.now)
+            if isinstance(budget, bool) or not isinstance(budget, int) or budget < max(1, taken):
+                raise BudgetError(f"{taken} answers are spent or under way: the budget cannot be {budget!r}.")
+            desk.append("budget", {"budget": budget})
+
+        self.journal.submit(command)
+
+    def finish(self, finished: bool = True) -> None:
+        """End the campaign: it asks nothing more, and still takes answers to open questions. False reopens it."""
+        self.journal.submit(
+            lambda desk: desk.append("finished", {"finished": finished}) if desk.state.finished != finished else 0
+        )
+
+    def log(self) -> list[dict[str, Any]]:
+        """Who was asked what, when, why and by which model: one record per event, no answered group."""
+        with self.store.reading() as connection:
+            return list(audit.entries(connection, self.materials.campaign))
+
+    def verify_log(self, noted: str | None = None) -> audit.LogCheck:
+        """Whether anybody tampered with the log; `noted` is a `head` that was written down earlier."""
+        with self.store.reading() as connection:
+            return audit.verify(connection, self.materials.campaign, noted)
+
+
+def campaigns(url: str | os.PathLike[str]) -> list[CampaignInfo]:
+    """The campaigns of a database."""
+    store = Store(url)
+    check_schema(store)
+    try:
+        with store.reading() as connection:
+            rows = connection.execute(select(schema.campaigns.c.id, schema.campaigns.c.name).order_by("id")).all()
+        return [
+            Journal(store, row.id).view(
+                lambda c, state, at, name=row.name: CampaignInfo(  # type: ignore[misc]
+                    name, state.spent, state.pending(state.now(at)), state.budget, state.finished
+                )
+            )
+            for row in rows
+        ]
+    finally:
+        store.dispose()

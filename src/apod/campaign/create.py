@@ -1,0 +1,186 @@
+"""Creating a campaign: check everything, write the files, then make it exist in one transaction."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sqlalchemy import func, insert, select
+from sqlalchemy.exc import IntegrityError
+
+from apod.campaign import schema
+from apod.campaign.display import looks_like_person_names, shown_columns, store_display
+from apod.campaign.errors import NotFound, UnknownGroup
+from apod.campaign.events import GENESIS, Sealed, canonical
+from apod.campaign.files import Files
+from apod.campaign.journal import Journal
+from apod.campaign.materials import store_features, store_labels
+from apod.campaign.settings import CampaignSettings, checked
+from apod.campaign.store import Store
+from apod.campaign.upgrade import check_schema, upgrade
+from apod.data.files import read_table
+from apod.data.own import FileColumns, load_file
+from apod.errors import InputError
+
+
+@dataclass(frozen=True)
+class Pool:
+    """What a campaign is created from, before anything is checked."""
+
+    features: Any  # (n, columns) table or matrix of numbers
+    labels: Any  # (n,) two values
+    display: pd.DataFrame | None = None
+    ids: Sequence[str] | None = None
+    show: Sequence[str] | None = None
+    positive: object = None
+    gold: Mapping[int, str] | None = None
+    label_names: tuple[str, str] | None = None  # where the labels are 0 and 1 already
+
+
+def create(store: Store, pool: Pool, settings: CampaignSettings, folder: Path) -> int:
+    """Make the campaign; return its number in the database. Nothing exists of it unless all of it does."""
+    rows = len(pool.features)
+    if len(pool.labels) != rows:
+        raise InputError(f"X has {rows} rows and y has {len(pool.labels)}: pass one label per row.")
+    settings = checked(settings, rows)
+    gold = _gold(pool.gold or {}, settings, rows)
+    if store.exists() and _has_schema(store):
+        check_schema(store)
+        _refuse_taken(store, settings.name)
+    files = Files(folder)
+    labels, names = store_labels(files, pool.labels, pool.positive)
+    names = pool.label_names or names
+    shown, display = _display(files, pool, settings)
+    settings = replace(settings, label_names=names, show=shown)
+    manifest = {
+        "rows": rows,
+        "labels": labels,
+        "features": store_features(files, pool.features, settings.groups),
+        "display": display,
+    }
+    upgrade(store)
+    return _insert(store, settings, manifest, folder, gold)
+
+
+def table_pool(
+    table: str | os.PathLike[str],
+    label: str,
+    groups: Sequence[str],
+    *,
+    sensitive: str | None = None,
+    drop: Sequence[str] = (),
+    id_column: str | None = None,
+    show: Sequence[str] | None = None,
+    positive: str | None = None,
+    gold: Mapping[int, str] | None = None,
+) -> Pool:
+    """The pool of a CSV or Parquet file: features and labels by the rules of the user's own tables.
+
+    Persons' names and ids are no features. A recorded group (`sensitive`) is neither a feature nor shown.
+    """
+    path = Path(table)
+    frame = read_table(path).rename(columns=str)
+    named = [column for column in frame.columns if looks_like_person_names(column, frame[column])]
+    out = dict.fromkeys([*drop, *named, *([sensitive] if sensitive else []), *([id_column] if id_column else [])])
+    out.pop(label, None)
+    said = FileColumns(label=label, group_names=tuple(groups), positive=positive, drop=tuple(out))
+    dataset = load_file(path, said)
+    hidden = [label, *drop, *([sensitive] if sensitive else [])] if show is None else []
+    return Pool(
+        features=dataset.features,
+        labels=dataset.labels,
+        label_names=dataset.label_names,
+        display=frame.drop(columns=list(dict.fromkeys(hidden))),
+        ids=frame[id_column].astype(str).tolist() if id_column else None,
+        show=show,
+        gold=gold,
+    )
+
+
+def _display(files: Files, pool: Pool, settings: CampaignSettings) -> tuple[tuple[str, ...], dict[str, Any] | None]:
+    frame = pool.display
+    if frame is None and isinstance(pool.features, pd.DataFrame):
+        frame = pool.features
+    if frame is None:
+        if pool.show is not None or settings.image_column is not None:
+            raise InputError("There is no table to show columns of: pass display=.")
+        if pool.ids is None:
+            return (), None
+        frame = pd.DataFrame(np.asarray(pool.features)).add_prefix("x")
+    if len(frame) != len(pool.features):
+        raise InputError(f"display has {len(frame)} rows and X has {len(pool.features)}: pass one per row.")
+    if frame.columns.duplicated().any():
+        raise InputError("Two columns of display have the same name: rename one.")
+    frame = frame.rename(columns=str)
+    label = next((column for column in frame.columns if _is_label(frame[column], pool.labels)), None)
+    shown = shown_columns(frame, pool.show, label, settings.groups)
+    if settings.image_column is not None and settings.image_column not in frame.columns:
+        raise InputError(f"There is no column {settings.image_column!r} with paths of pictures in display.")
+    stored = dict.fromkeys([*shown, *([settings.image_column] if settings.image_column else [])])
+    return shown, store_display(files, frame, list(stored), pool.ids)
+
+
+def _is_label(values: pd.Series[Any], labels: Any) -> bool:
+    """Whether a column says the label in other words: two values, one for each label."""
+    plain = pd.Series(np.asarray(labels).ravel())
+    if values.nunique(dropna=False) != 2:
+        return False
+    pairs = pd.DataFrame({"a": values.reset_index(drop=True).astype(str), "b": plain.astype(str)}).drop_duplicates()
+    return len(pairs) == 2
+
+
+def _gold(gold: Mapping[int, str], settings: CampaignSettings, rows: int) -> dict[int, int]:
+    found = {}
+    for row, group in gold.items():
+        if not 0 <= int(row) < rows:
+            raise InputError(f"There is no row {row} for a gold question: rows go from 0 to {rows - 1}.")
+        if group not in settings.groups:
+            raise UnknownGroup(f"The gold answer for row {row} is none of the campaign's groups.")
+        found[int(row)] = settings.groups.index(group)
+    return found
+
+
+def _has_schema(store: Store) -> bool:
+    try:
+        check_schema(store)
+    except NotFound:
+        return False
+    return True
+
+
+def _refuse_taken(store: Store, name: str) -> None:
+    with store.reading() as connection:
+        query = select(func.count()).select_from(schema.campaigns).where(schema.campaigns.c.name == name)
+        if connection.execute(query).scalar():
+            raise _taken(store, name)
+
+
+def _taken(store: Store, name: str) -> InputError:
+    return InputError(f"{store.label} has a campaign {name!r} already: open it, or choose another name.")
+
+
+def _insert(
+    store: Store, settings: CampaignSettings, manifest: dict[str, Any], folder: Path, gold: dict[int, int]
+) -> int:
+    data, table = settings.to_json(), schema.campaigns
+    with store.writing() as connection:
+        head: dict[str, Any] = {"name": settings.name, "settings": canonical(data), "materials": canonical(manifest)}
+        head |= {"folder": str(folder), "last_seq": 0, "last_hash": GENESIS, "queue": 0}
+        try:
+            campaign = int(connection.execute(insert(table).values(**head).returning(table.c.id)).scalar_one())
+        except IntegrityError:
+            raise _taken(store, settings.name) from None
+        fresh = {"campaign": campaign, "fence": 0, "expires": 0, "failures": 0, "running": False}
+        connection.execute(insert(schema.refits), fresh)
+        desk = Journal(store, campaign).desk(connection)
+        desk.append("created", {"id": uuid.uuid4().hex, "settings": data, "materials": manifest})
+        for row, group in gold.items():
+            desk.append("gold", {"row": row}, Sealed(group))
+        desk.flush()
+    return campaign

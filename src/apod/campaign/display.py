@@ -1,0 +1,178 @@
+"""What an annotator sees of a row: the shown columns, and only those, one row at a time.
+
+Rows lie as JSON lines in a file beside the database, with an index of offsets and digests: showing one row of a
+million reads that row, and a row that was damaged is noticed before it is shown.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import mmap
+import re
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from apod.campaign.errors import FileDamaged
+from apod.campaign.files import Files
+from apod.campaign.settings import NAME_LIMIT
+from apod.errors import InputError
+
+CELL_LIMIT = 100_000
+"""Characters of text in one cell; a page cannot show more to any purpose."""
+
+_ID = "\x1fid"
+_CHUNK = 50_000
+_NAME_WORDS = {
+    "name", "names", "firstname", "lastname", "fullname", "surname", "forename", "givenname", "familyname",
+    "middlename", "maidenname", "nickname", "vorname", "nachname", "prenom", "nom", "nombre", "apellido", "apellidos",
+}  # fmt: skip
+_NOT_PERSONS = {"company", "product", "school", "country", "city", "street", "file", "job", "column", "brand", "bank"}
+_TWO_NAMES = re.compile(r"^[^\W\d_][\w'’.-]*(,? [^\W\d_][\w'’.-]*){1,3}$")
+
+
+def shown_columns(
+    frame: pd.DataFrame, show: Sequence[str] | None, label: str | None, groups: Sequence[str]
+) -> tuple[str, ...]:
+    """The columns an annotator may see: those asked for, or all but the label, persons' names and recorded groups."""
+    if show is not None:
+        missing = [column for column in show if column not in frame.columns]
+        if missing:
+            raise InputError(f"There is no column {missing[0]!r} to show: use {', '.join(map(str, frame.columns))}.")
+        return tuple(show)
+    return tuple(
+        column
+        for column in frame.columns
+        if column != label
+        and not looks_like_person_names(column, frame[column])
+        and not holds_groups(frame[column], groups)
+    )
+
+
+def looks_like_person_names(column: str, values: pd.Series[Any]) -> bool:
+    """Whether a column seems to name persons, by its title or by what stands in it."""
+    words = set(re.findall(r"[a-z]+", re.sub(r"([a-z])([A-Z])", r"\1 \2", column).lower()))
+    joined = re.sub(r"[^a-z]", "", column.lower())
+    if (words & _NAME_WORDS or joined in _NAME_WORDS) and not words & _NOT_PERSONS:
+        return True
+    if pd.api.types.is_numeric_dtype(values):
+        return False
+    sample = values.dropna().astype(str).head(200)
+    if len(sample) < 5 or sample.nunique() < 0.5 * len(sample):
+        return False
+    named = [bool(_TWO_NAMES.match(text)) and text.split()[0][0].isupper() and _all_capital(text) for text in sample]
+    return sum(named) >= 0.6 * len(sample)
+
+
+def _all_capital(text: str) -> bool:
+    return sum(word[:1].isupper() for word in text.split()) >= 2
+
+
+def holds_groups(values: pd.Series[Any], groups: Sequence[str]) -> bool:
+    """Whether a column of texts holds nothing but group names: the sensitive attribute itself."""
+    if pd.api.types.is_numeric_dtype(values):
+        return False
+    found = {str(value).strip().casefold() for value in values.dropna().unique()}
+    return bool(found) and found <= {group.casefold() for group in groups}
+
+
+def store_display(
+    files: Files, frame: pd.DataFrame, columns: Sequence[str], ids: Sequence[str] | None
+) -> dict[str, Any]:
+    """Write the shown columns; return what `Display` needs to read them."""
+    chosen = frame.loc[:, list(columns)].reset_index(drop=True)
+    for column in chosen.columns:
+        _check_cells(column, chosen[column])
+    if ids is not None:
+        chosen[_ID] = _clean_ids(ids, len(frame))
+    offsets, digests, at = [], [], 0
+    with files.writer(".jsonl") as file:
+        for start in range(0, len(chosen), _CHUNK):
+            lines = _lines(chosen.iloc[start : start + _CHUNK])
+            for line in lines:
+                offsets.append(at)
+                digests.append(_digest(line))
+                at += len(line)
+            file.write(b"".join(lines))
+    index = np.array([offsets, digests], dtype=np.uint64).T
+    return {"rows": file.name, "index": files.put_array(np.ascontiguousarray(index)), "columns": list(columns)}
+
+
+class Display:
+    """The shown values of single rows."""
+
+    def __init__(self, files: Files, manifest: Mapping[str, Any]) -> None:
+        self._files, self._manifest = files, manifest
+        self._lock = threading.Lock()
+        self._open: tuple[mmap.mmap, npt.NDArray[np.uint64]] | None = None
+
+    def row(self, row: int) -> tuple[str, dict[str, Any]]:
+        """A row's id and its shown values by column."""
+        lines, index = self._mapped()
+        start = int(index[row, 0])
+        end = int(index[row + 1, 0]) if row + 1 < len(index) else len(lines)
+        line = lines[start:end]
+        if _digest(line) != int(index[row, 1]):
+            raise FileDamaged(f"{self._path()} is not what it was when it was written: restore it from a backup.")
+        values = json.loads(line)
+        return str(values.pop(_ID, row)), values
+
+    def _path(self) -> Path:
+        return self._files.path(self._manifest["rows"], ".jsonl")
+
+    def _mapped(self) -> tuple[mmap.mmap, npt.NDArray[np.uint64]]:
+        with self._lock:
+            if self._open is None:
+                try:
+                    with self._path().open("rb") as file:
+                        lines = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+                    index = np.load(self._files.path(self._manifest["index"], ".npy"), mmap_mode="r")
+                except (OSError, ValueError):
+                    raise FileDamaged(
+                        f"{self._path()} or its index cannot be read: restore both from a backup."
+                    ) from None
+                self._open = lines, index
+            return self._open
+
+
+def _lines(chunk: pd.DataFrame) -> list[bytes]:
+    if chunk.shape[1] == 0:
+        return [b"{}\n"] * len(chunk)
+    try:
+        text = chunk.to_json(orient="records", lines=True, double_precision=15, date_format="iso", default_handler=str)
+        return text.encode().splitlines(keepends=True)
+    except (UnicodeEncodeError, OverflowError):
+        raise InputError("A shown text holds half a character: clean the table and create it again.") from None
+
+
+def _digest(line: bytes) -> int:
+    return int.from_bytes(hashlib.blake2b(line, digest_size=8).digest(), "little")
+
+
+def _check_cells(column: str, values: pd.Series[Any]) -> None:
+    if pd.api.types.is_numeric_dtype(values):
+        return
+    sizes = values.dropna().astype(str).str.len()
+    if len(sizes) and sizes.max() > CELL_LIMIT:
+        raise InputError(
+            f"Column {column!r} has a cell of {int(sizes.max())} characters: shorten it to {CELL_LIMIT} or leave the "
+            "column out of those shown."
+        )
+
+
+def _clean_ids(ids: Sequence[str], rows: int) -> list[str]:
+    if len(ids) != rows:
+        raise InputError(f"There are {len(ids)} ids for {rows} rows: pass one id per row.")
+    texts = [str(item) for item in ids]
+    for row, text in enumerate(texts):
+        if len(text) > NAME_LIMIT or "\x00" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
+            raise InputError(f"The id of row {row} is too long or holds a NUL or half a character: change it.")
+    if len(set(texts)) != rows:
+        raise InputError("Two rows have the same id: ids must be different.")
+    return texts

@@ -1,0 +1,88 @@
+"""What a campaign asks of the numerics: fit a model on the answers, propose whom to ask about next.
+
+A campaign holds no mathematics. It hands an `Engine` the answers so far and takes back a model and proposals; it
+stores models as plain arrays and never looks into them. An engine is built by an `EngineFactory` from the campaign's
+`Materials` (features, labels, settings), lazily: a process that only records answers never builds one.
+
+Invariants an engine keeps (`apod.testing.EngineContract` checks them):
+
+- `fit` and `propose` are functions of their arguments, the materials and the seed; they change nothing, so that a
+  question can be proposed from the last model while the next one is being fitted in another thread;
+- `fit(answers, start=None)` is the canonical fit from the pre-trained head: the same answers in the same order give
+  the same model, whatever happened before;
+- `propose` returns at most k different rows, best first, none of them in `unavailable`;
+- `load(model.state())` proposes exactly what `model` proposes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from apod.campaign.materials import Materials
+
+Purpose = Literal["training", "audit"]
+
+
+@dataclass(frozen=True)
+class GroupAnswer:
+    """One row's group as far as it is known: a row several people disagree about appears once per group.
+
+    The weights of a row's entries sum to 1: they are the probability of each group given all answers on that row.
+    """
+
+    row: int
+    group: int = field(repr=False)  # code into the campaign's groups; never printed
+    weight: float = 1.0
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A row worth asking about, and why."""
+
+    row: int
+    reason: Mapping[str, Any] = field(default_factory=dict, repr=False)  # JSON; "rule" is kept in the open log
+    purpose: Purpose = "training"
+    probability: float | None = None  # with which the row was drawn; None where a rule and no draw chose it
+
+
+@dataclass(frozen=True, eq=False)
+class ModelState:
+    """A model as plain arrays and JSON: enough to continue from it and to propose with it."""
+
+    arrays: Mapping[str, npt.NDArray[Any]]
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Model(Protocol):
+    """A fitted model; only its engine looks inside."""
+
+    def state(self) -> ModelState:
+        """Everything needed to load it again."""
+        ...
+
+
+class Engine(Protocol):
+    """The numerics of one campaign. See the module's invariants."""
+
+    def fit(self, answers: Sequence[GroupAnswer], start: Model | None) -> Model | None:
+        """A model of these answers, warm-started where `start` is given; None while they are too few to fit one."""
+        ...
+
+    def load(self, state: ModelState) -> Model:
+        """The model this state was taken from."""
+        ...
+
+    def propose(
+        self, model: Model | None, answers: Sequence[GroupAnswer], unavailable: AbstractSet[int], k: int
+    ) -> list[Proposal]:
+        """Up to k rows to ask about next, best first. Without a model: the first questions, drawn at random."""
+        ...
+
+
+EngineFactory = Callable[["Materials"], Engine]

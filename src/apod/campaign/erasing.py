@@ -1,0 +1,91 @@
+"""Erasing an answer: its value, its salt and everything computed from it go; the chain stays whole.
+
+With an answer go all models fitted after it, their sealed hashes, and the reasons of the questions they chose: with
+the other answers at hand, anybody could refit with either group and compare.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import Table, delete, select
+
+from apod.campaign import schema
+from apod.campaign.errors import NotFound
+from apod.campaign.files import Files
+from apod.campaign.journal import Desk
+from apod.campaign.state import Given, State
+
+MODEL_SUFFIX = ".safetensors"
+
+
+@dataclass(frozen=True)
+class Erasure:
+    """What was erased."""
+
+    answers: int
+    models: int
+
+
+def erase(desk: Desk, models: Files, *, row: int | None, token: int | None, annotator: str | None) -> Erasure:
+    """Erase the answers on a row, to one question, or of one annotator."""
+    state = desk.state
+    sweep(desk, models)
+    hit = [given for given in state.answers.values() if _meant(given, row, token, annotator) and not given.erased]
+    gold = [row] if row is not None and row in state.gold else []
+    if not hit and not gold:
+        raise NotFound("There is no answer of that kind to erase.")
+    values = [seq for given in hit for seq in given.values] + [state.gold[item] for item in gold]
+    spoiled = {model for model, seq in state.models.items() if seq > min(values)}
+    reasons = _reasons(state, spoiled, {given.row for given in hit} | set(gold) if row is not None else set())
+    _delete(desk, schema.answers, values)
+    _delete(desk, schema.reasons, reasons)
+    _delete_models(desk, spoiled)
+    body = {
+        "answers": [given.seq for given in hit],
+        "gold": gold,
+        "sealed": sorted({*values, *reasons} - state.erased),
+        "models": sorted(spoiled),
+    }
+    desk.append("erased", body)
+    desk.publish([], None)  # proposals of a spoiled model go too
+    return Erasure(len(hit) + len(gold), len(spoiled))
+
+
+def sweep(desk: Desk, models: Files) -> None:
+    """Delete model files that no model refers to: those of a crash, of an erasure, and old ones.
+
+    Model files are written and deleted only by whoever holds the campaign's lock, so none can be under way.
+    """
+    table = schema.models
+    kept = set(desk.connection.execute(select(table.c.file).where(table.c.campaign == desk.campaign)).scalars())
+    if models.folder.is_dir():
+        for path in models.folder.iterdir():
+            if path.stem not in kept:
+                models.forget(path.stem, path.suffix) if path.suffix else path.unlink(missing_ok=True)
+
+
+def _meant(given: Given, row: int | None, token: int | None, annotator: str | None) -> bool:
+    if row is not None:
+        return given.row == row
+    return given.token == token if token is not None else given.annotator == annotator
+
+
+def _reasons(state: State, spoiled: set[str], rows: set[int]) -> list[int]:
+    """Events that hold the reasons of affected questions and the hashes of spoiled models."""
+    asked = [item.seq for item in state.questions.values() if item.model in spoiled or item.row in rows]
+    return asked + [state.models[model] for model in spoiled]
+
+
+def _delete(desk: Desk, table: Table, seqs: list[int]) -> None:
+    for start in range(0, len(seqs), 500):  # databases limit the number of parameters
+        part = seqs[start : start + 500]
+        desk.connection.execute(delete(table).where(table.c.campaign == desk.campaign, table.c.seq.in_(part)))
+    for seq in seqs:
+        desk.sealed.pop(seq, None)  # written by the same batch, not sent yet
+
+
+def _delete_models(desk: Desk, models: set[str]) -> None:
+    table = schema.models
+    for model in models:
+        desk.connection.execute(delete(table).where(table.c.campaign == desk.campaign, table.c.model == model))

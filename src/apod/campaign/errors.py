@@ -1,0 +1,56 @@
+"""What can go wrong in a campaign.
+
+    ApodError
+    └── CampaignError
+        ├── StoreError            the database is unreachable, full, read-only, busy, moved away, or damaged
+        │   └── SchemaError       the database was made by an older or a newer version
+        ├── FileDamaged           a matrix file beside the database is missing or not what it was (a CheckpointError)
+        ├── Conflict              a second, different answer, or a reused key
+        ├── CampaignFinished      the campaign was ended: it asks nothing more
+        ├── NotFound              no such campaign, question or row (an InputError)
+        ├── NotYours              the question was put to somebody else (an InputError)
+        └── UnknownGroup          the answer is none of the campaign's groups (an InputError and an AnnotatorError)
+
+A failed call has recorded nothing, unless its message says that this is uncertain; repeating it is safe either way.
+No message holds an answer, a group's name or a password.
+"""
+
+from __future__ import annotations
+
+from apod.errors import AnnotatorError, ApodError, CheckpointError, InputError
+
+
+class CampaignError(ApodError):
+    """Base of what a campaign raises on purpose."""
+
+
+class StoreError(CampaignError):
+    """The database could not do what was asked of it."""
+
+
+class SchemaError(StoreError):
+    """The database was made by another version."""
+
+
+class FileDamaged(CampaignError, CheckpointError):
+    """A file beside the database is missing or not what it was."""
+
+
+class Conflict(CampaignError):
+    """A second, different answer to one question, or an idempotency key used for two things."""
+
+
+class CampaignFinished(CampaignError):
+    """The campaign was ended."""
+
+
+class NotFound(CampaignError, InputError):
+    """No such campaign, question or row."""
+
+
+class NotYours(CampaignError, InputError):
+    """The question was put to somebody else."""
+
+
+class UnknownGroup(CampaignError, AnnotatorError, InputError):
+    """The answer is none of the campaign's groups."""

@@ -1,0 +1,77 @@
+"""Events: what happened, in canonical form, chained by hashes over salted commitments.
+
+An event's open body goes into the chain as it is. What may have to be erased (a group, a reason, a model's hash) goes
+in only as a commitment: the hash of a random salt and the value. With salt and value deleted, nothing in the chain
+tells a two-valued answer from its opposite, and the chain still verifies.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+GENESIS = "0" * 64
+"""What the first event of a chain points back to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One thing that happened. `at` is the database's time in milliseconds since 1970."""
+
+    seq: int
+    at: int
+    kind: str
+    body: Mapping[str, Any]
+    commitment: str | None = None
+    hash: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """A value that may be erased, with the salt that hides it in the chain."""
+
+    value: Any = field(repr=False)
+    salt: bytes = field(repr=False, default_factory=lambda: secrets.token_bytes(32))
+
+    @property
+    def text(self) -> str:
+        """The value in canonical JSON."""
+        return canonical(self.value)
+
+    @property
+    def commitment(self) -> str:
+        """What stands in the chain for it."""
+        return commit(self.salt, self.text)
+
+
+def commit(salt: bytes, text: str) -> str:
+    """The commitment to a canonical text."""
+    return hashlib.sha256(salt + text.encode()).hexdigest()
+
+
+def link(previous: str, seq: int, at: int, kind: str, body: str, commitment: str | None) -> str:
+    """The hash that ties an event to all before it."""
+    text = canonical([previous, seq, at, kind, body, commitment])
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def canonical(value: Any) -> str:
+    """JSON with one spelling per value: sorted keys, no spaces, ASCII; NaN and infinities become null."""
+    return json.dumps(_plain(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): _plain(part) for key, part in value.items()}
+    if hasattr(value, "tolist"):  # NumPy's scalars and arrays
+        return _plain(value.tolist())
+    return [_plain(part) for part in value]

@@ -1,0 +1,144 @@
+"""Matrices beside the database: files named by their hash, written whole or not at all, never changed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any, cast
+
+import numpy as np
+import numpy.typing as npt
+import safetensors.numpy
+
+from apod.campaign.errors import FileDamaged, StoreError
+
+_BLOCK = 1 << 22
+
+
+class Files:
+    """A folder of immutable files. What is read is checked against its name once per process."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._checked: set[str] = set()
+
+    def put_array(self, array: npt.NDArray[Any]) -> str:
+        """Store an array; return its hash."""
+        with self.writer(".npy") as file:
+            np.save(cast("IO[bytes]", file), array, allow_pickle=False)
+        return file.name
+
+    def put_arrays(self, arrays: Mapping[str, npt.NDArray[Any]]) -> str:
+        """Store several arrays in one file; return its hash."""
+        data = safetensors.numpy.save({name: np.ascontiguousarray(arrays[name]) for name in sorted(arrays)})
+        with self.writer(".safetensors") as file:
+            file.write(data)
+        return file.name
+
+    def array(self, name: str) -> npt.NDArray[Any]:
+        """An array by its hash, mapped into memory: only what is used is read."""
+        path = self.check(name, ".npy")
+        return cast("npt.NDArray[Any]", np.load(path, mmap_mode="r", allow_pickle=False))
+
+    def arrays(self, name: str) -> dict[str, npt.NDArray[Any]]:
+        """The arrays of one file by its hash."""
+        path = self.check(name, ".safetensors")
+        return safetensors.numpy.load(path.read_bytes())
+
+    def path(self, name: str, suffix: str) -> Path:
+        """Where a file lies. Its content is not looked at."""
+        return self.folder / f"{name}{suffix}"
+
+    def check(self, name: str, suffix: str) -> Path:
+        """The file's path, after making sure that it is there and is what its name says."""
+        path = self.path(name, suffix)
+        if name not in self._checked:
+            try:
+                with path.open("rb") as file:
+                    found = hashlib.file_digest(file, "sha256").hexdigest()
+            except OSError as error:
+                raise FileDamaged(f"{path} cannot be read ({error.strerror}): restore it from a backup.") from None
+            if found != name:
+                raise FileDamaged(f"{path} is not what it was when it was written: restore it from a backup.")
+            self._checked.add(name)
+        return path
+
+    def forget(self, name: str, suffix: str) -> None:
+        """Delete a file, if it is there."""
+        self._checked.discard(name)
+        with suppress(FileNotFoundError):
+            self.path(name, suffix).unlink()
+
+    @contextmanager
+    def writer(self, suffix: str) -> Iterator[HashingFile]:
+        """A file under way; it gets its name, and becomes durable, when the block ends without an error."""
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            handle, temporary = tempfile.mkstemp(dir=self.folder, prefix=".part-")  # mode 0600
+        except OSError as error:
+            raise StoreError(f"{self.folder} cannot be written ({error.strerror}): nothing was recorded.") from None
+        try:
+            with os.fdopen(handle, "wb") as raw:
+                file = HashingFile(raw)
+                yield file
+                raw.flush()
+                os.fsync(raw.fileno())
+            file.name = file.digest()
+            os.replace(temporary, self.path(file.name, suffix))
+            _sync_folder(self.folder)
+        except BaseException as error:
+            with suppress(OSError):
+                os.unlink(temporary)
+            if isinstance(error, OSError):
+                raise StoreError(
+                    f"{self.folder} could not be written ({error.strerror}): nothing was recorded. Free some space "
+                    "and repeat."
+                ) from None
+            raise
+
+
+class HashingFile:
+    """A file for writing that knows the hash of what went through it."""
+
+    def __init__(self, raw: IO[bytes]) -> None:
+        self.name = ""
+        self._raw, self._hash = raw, hashlib.sha256()
+
+    def write(self, data: bytes) -> int:
+        """Write and hash."""
+        view = memoryview(data).cast("B")
+        for start in range(0, len(view), _BLOCK):
+            part = view[start : start + _BLOCK]
+            self._hash.update(part)
+            self._raw.write(part)
+        return len(view)
+
+    def flush(self) -> None:
+        """Nothing yet: the writer flushes at the end."""
+
+    def digest(self) -> str:
+        """The hash so far."""
+        return self._hash.hexdigest()
+
+
+def state_hash(arrays: Mapping[str, npt.NDArray[Any]], meta: str) -> str:
+    """The hash of a model's content: names, types, shapes, numbers and settings."""
+    digest = hashlib.sha256(meta.encode())
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        digest.update(f"\x1f{name}\x1f{array.dtype.str}\x1f{array.shape}\x1f".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a new name durable; without this a file can vanish with the power although its content was synced."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,135 @@
+"""Features and labels of a campaign's pool: stored once as files named by hash, mapped into memory when needed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from sqlalchemy import insert, select
+
+from apod.campaign import schema
+from apod.campaign.display import holds_groups
+from apod.campaign.events import canonical
+from apod.campaign.files import Files
+from apod.campaign.settings import CampaignSettings
+from apod.campaign.store import Store
+from apod.data.dataset import IntArray
+from apod.errors import InputError
+
+Features = npt.NDArray[Any] | pd.DataFrame
+
+
+@dataclass(frozen=True, eq=False)
+class Materials:
+    """What an engine is built from. Nothing is read before it is asked for."""
+
+    settings: CampaignSettings
+    files: Files
+    manifest: Mapping[str, Any]
+    store: Store
+    campaign: int
+
+    def __len__(self) -> int:
+        return int(self.manifest["rows"])
+
+    def features(self) -> Features:
+        """The pool's features as they were handed in: an array (mapped), or a table with its categories."""
+        parts = self.manifest["features"]
+        if "array" in parts:
+            return self.files.array(parts["array"])
+        numbers, codes = self.files.array(parts["numbers"]), self.files.array(parts["codes"])
+        columns: dict[str, Any] = {}
+        for column in parts["columns"]:
+            if column["kind"] == "number":
+                columns[column["name"]] = numbers[:, column["at"]]
+            else:
+                columns[column["name"]] = pd.Categorical.from_codes(codes[:, column["at"]], column["values"])
+        return pd.DataFrame(columns)
+
+    def labels(self) -> IntArray:
+        """The pool's labels, 0 or 1: codes into `settings.label_names`."""
+        return self.files.array(self.manifest["labels"]).astype(np.int64)
+
+    def remember(self, name: str, compute: Callable[[], Mapping[str, npt.NDArray[Any]]]) -> dict[str, npt.NDArray[Any]]:
+        """Arrays that are expensive and depend on the materials alone (an embedding): computed once per campaign."""
+        found = self._remembered(name)
+        if found is None:
+            made = {key: self.files.put_array(array) for key, array in compute().items()}
+            with self.store.writing() as connection:
+                table = schema.artifacts
+                mine = (table.c.campaign == self.campaign) & (table.c.name == name)
+                if connection.execute(select(table.c.files).where(mine)).first() is None:
+                    row = {"campaign": self.campaign, "name": name, "files": canonical(made)}
+                    connection.execute(insert(table), row)
+            found = self._remembered(name) or made  # where two computed it, the first one's counts
+        return {key: self.files.array(file) for key, file in found.items()}
+
+    def _remembered(self, name: str) -> dict[str, str] | None:
+        table = schema.artifacts
+        with self.store.reading() as connection:
+            query = select(table.c.files).where(table.c.campaign == self.campaign, table.c.name == name)
+            found = connection.execute(query).scalar()
+        return None if found is None else dict(json.loads(found))
+
+
+def store_features(files: Files, features: Any, groups: Sequence[str]) -> dict[str, Any]:
+    """Write the features; return what `Materials.features` needs."""
+    if isinstance(features, pd.DataFrame):
+        return _store_frame(files, features, groups)
+    array = np.asarray(features)
+    if array.ndim != 2 or array.dtype.kind not in "fiub":
+        raise InputError(f"X is of shape {array.shape} and type {array.dtype}: pass a table or a matrix of numbers.")
+    return {"array": files.put_array(array)}
+
+
+def _store_frame(files: Files, frame: pd.DataFrame, groups: Sequence[str]) -> dict[str, Any]:
+    if frame.columns.duplicated().any():
+        raise InputError("Two columns of X have the same name: rename one.")
+    columns: list[dict[str, Any]] = []
+    numbers: list[npt.NDArray[np.float64]] = []
+    codes: list[npt.NDArray[np.int32]] = []
+    for name in frame.columns:
+        values = frame[name]
+        if holds_groups(values, groups):
+            raise InputError(
+                f"Column {str(name)!r} of X seems to be the sensitive attribute itself: drop it from the features."
+            )
+        if pd.api.types.is_numeric_dtype(values):
+            columns.append({"name": str(name), "kind": "number", "at": len(numbers)})
+            numbers.append(values.to_numpy(dtype=np.float64, na_value=np.nan))
+        elif pd.api.types.is_datetime64_any_dtype(values):
+            raise InputError(f"Column {str(name)!r} of X holds dates: turn them into numbers first.")
+        else:
+            texts = values.astype(object).map(lambda value: None if pd.isna(value) else str(value))
+            category = pd.Categorical(texts)
+            columns.append(
+                {"name": str(name), "kind": "category", "at": len(codes), "values": list(map(str, category.categories))}
+            )
+            codes.append(np.asarray(category.codes, dtype=np.int32))
+    empty = np.empty((len(frame), 0))
+    return {
+        "numbers": files.put_array(np.stack(numbers, axis=1) if numbers else empty),
+        "codes": files.put_array(np.stack(codes, axis=1) if codes else empty.astype(np.int32)),
+        "columns": columns,
+    }
+
+
+def store_labels(files: Files, labels: Any, positive: object = None) -> tuple[str, tuple[str, str]]:
+    """Write the labels as 0/1; return the file and the names of 0 and 1 (sorted, or `positive` last)."""
+    values = pd.Series(np.asarray(labels).ravel() if not isinstance(labels, pd.Series) else labels.to_numpy())
+    if values.isna().any():
+        raise InputError(f"{int(values.isna().sum())} labels are missing: every row needs one.")
+    found = sorted(values.unique().tolist(), key=lambda value: (str(type(value)), value))
+    if len(found) != 2:
+        raise InputError(f"y has {len(found)} different values: exactly two are needed.")
+    if positive is not None:
+        if str(positive) not in map(str, found):
+            raise InputError(f"No label is {str(positive)!r}: the labels are {found[0]!r} and {found[1]!r}.")
+        found.sort(key=lambda value: str(value) == str(positive))
+    coded = (values == found[1]).to_numpy().astype(np.int8)
+    return files.put_array(coded), (str(found[0]), str(found[1]))

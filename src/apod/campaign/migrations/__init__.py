@@ -1,0 +1,1 @@
+"""Schema versions, applied by `apod.campaign.upgrade`."""

@@ -1,0 +1,248 @@
+"""Refits beside the answers: fit the latest answers, publish the model and the proposals it makes.
+
+A refit takes a snapshot, works on it without holding anything, and publishes under the campaign's lock: only if this
+process still leads and every answer it used still stands as it was. Answers that came in meanwhile are taken by the
+next refit, all at once. Until then questions come from the latest finished model.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, delete, insert, select
+
+from apod.campaign import schema
+from apod.campaign.answers import Collected, collect
+from apod.campaign.engine import Engine, Model, ModelState, Proposal
+from apod.campaign.erasing import sweep
+from apod.campaign.errors import CampaignError, StoreError
+from apod.campaign.events import Sealed, canonical
+from apod.campaign.files import Files, state_hash
+from apod.campaign.journal import Desk, Journal, read_answers
+from apod.campaign.lead import LEAD_SECONDS, Leadership
+from apod.campaign.state import State
+
+log = logging.getLogger(__name__)
+RETRY_SECONDS = 60.0
+_KEPT = 2  # models whose files stay: the latest, and the one another process may just be reading
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What a refit starts from."""
+
+    collected: Collected
+    unavailable: frozenset[int]  # rows asked about before, in hands, or gold
+    model: str | None
+    file: str | None
+    meta: dict[str, Any]
+    fitted: frozenset[tuple[int, int]]  # inputs of that model
+    queue: int
+    waiting: int  # proposals not asked about yet
+    wanted: int  # proposals to keep ready
+
+
+class Refitter:
+    """Refits and proposals of one campaign, from this process."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        models: Files,
+        engine: Callable[[], Engine],
+        lead_seconds: float = LEAD_SECONDS,
+    ) -> None:
+        self._journal, self._models, self._engine = journal, models, engine
+        self._lead = Leadership(journal.store, journal.campaign, lead_seconds)
+        self._loaded: tuple[str, Model] | None = None
+        self._tried: tuple[object, float] = (None, 0.0)  # answers that gave no model, and when
+        self._one_at_a_time = threading.Lock()
+
+    def refit(self) -> bool:
+        """Fit the answers that no model knows yet and publish; False where there is nothing to do or another leads."""
+        with self._one_at_a_time:
+            if not self._due(self.snapshot()):
+                return False
+            with self._lead.held() as fence:
+                if fence is None:
+                    return False
+                found = self.snapshot()
+                if not self._due(found):
+                    return False
+                return self._refit(found, fence)
+
+    def _due(self, found: Snapshot) -> bool:
+        inputs = found.collected.inputs()
+        if frozenset(inputs) == found.fitted or not inputs:
+            return False
+        tried, when = self._tried
+        return tried != inputs or time.monotonic() - when > RETRY_SECONDS
+
+    def _refit(self, found: Snapshot, fence: int) -> bool:
+        answers, inputs = found.collected.weigh(), found.collected.inputs()
+        try:
+            # an answer that was undone, corrected or erased must leave no trace: no warm start from a model that saw it
+            start = self.load(found) if found.fitted <= set(inputs) else None
+            model = self._engine().fit(answers, start)
+            if model is None:  # too few answers; not to be tried again before there are more
+                self._tried = inputs, time.monotonic()
+                return False
+            latest = self.snapshot()
+            proposals = self._engine().propose(model, answers, latest.unavailable, latest.wanted)
+        except CampaignError:
+            raise
+        except Exception as error:  # noqa: BLE001 whatever the engine raises must not end the campaign
+            self._tried = inputs, time.monotonic()
+            log.warning("refit failed with %s; questions go on from the last model", type(error).__name__)
+            self._lead.note(type(error).__name__)
+            return False
+        published = self._journal.submit(lambda desk: self._publish(desk, found, fence, model, proposals))
+        if published is not None:
+            self._loaded = published, model
+            self._lead.note(None)
+        return published is not None
+
+    def _publish(self, desk: Desk, found: Snapshot, fence: int, model: Model, proposals: list[Proposal]) -> str | None:
+        if not self._lead.still_holds(desk.connection, fence):
+            return None
+        current = collect(desk.state, read_answers(desk.connection, desk.campaign))
+        inputs = found.collected.inputs()
+        if not set(inputs) <= set(current.inputs()):  # one was erased, undone or corrected meanwhile
+            return None
+        sweep(desk, self._models)
+        state, name = model.state(), uuid.uuid4().hex
+        meta = canonical(state.meta)
+        content = state_hash(state.arrays, meta)
+        row = {
+            "campaign": desk.campaign,
+            "model": name,
+            "seq": desk.state.seq + 1,
+            "inputs": canonical(inputs),
+            "file": self._models.put_arrays(state.arrays),
+            "meta": meta,
+        }
+        _drop_old_models(desk)
+        desk.connection.execute(insert(schema.models), row)
+        body = {"model": name, "answers": len(inputs)}
+        desk.append("refitted", body, Sealed(content), schema.reasons)
+        desk.publish(proposals, name)
+        return name
+
+    def supply(self, queue: int | None = None) -> int:
+        """Make proposals from the latest finished model and publish them; how many there are now.
+
+        With `queue`: unless somebody has published others than that generation meanwhile.
+        """
+        found = self.snapshot()
+        if queue is not None and found.queue != queue and found.waiting:
+            return found.waiting
+        try:
+            proposals = self._engine().propose(
+                self.load(found), found.collected.weigh(), found.unavailable, found.wanted
+            )
+        except CampaignError:
+            raise
+        except Exception as error:
+            raise CampaignError(f"The next question could not be chosen ({type(error).__name__}).") from error
+        if proposals:
+            self._journal.submit(
+                lambda desk: desk.publish(proposals, found.model) if desk.queue == found.queue else None
+            )
+        return len(proposals)
+
+    def top_up(self) -> bool:
+        """Make proposals before the last one is taken; whether it was necessary."""
+        found = self.snapshot()
+        return 0 < found.waiting <= found.wanted // 2 and self.supply(found.queue) > found.waiting
+
+    def load(self, found: Snapshot) -> Model | None:
+        """The latest finished model."""
+        if found.model is None or found.file is None:
+            return None
+        if self._loaded is None or self._loaded[0] != found.model:
+            state = ModelState(self._models.arrays(found.file), found.meta)
+            self._loaded = found.model, self._engine().load(state)
+        return self._loaded[1]
+
+    def snapshot(self) -> Snapshot:
+        """The latest answers, the latest finished model, and who cannot be asked about."""
+        return self._journal.view(self._look)
+
+    def _look(self, connection: Connection, state: State, at: int) -> Snapshot:
+        campaign = self._journal.campaign
+        query = select(schema.models).where(schema.models.c.campaign == campaign, schema.models.c.model == state.model)
+        row = connection.execute(query).first() if state.model is not None else None
+        queue = connection.execute(select(schema.campaigns.c.queue).where(schema.campaigns.c.id == campaign)).scalar()
+        waiting = self._journal.queued(connection, int(queue or 0))
+        return Snapshot(
+            collected=collect(state, read_answers(connection, campaign)),
+            unavailable=frozenset(state.rows) | frozenset(state.gold),
+            model=state.model if row is not None else None,
+            file=row.file if row is not None else None,
+            meta=json.loads(row.meta) if row is not None else {},
+            fitted=frozenset((a, b) for a, b in json.loads(row.inputs)) if row is not None else frozenset(),
+            queue=int(queue or 0),
+            waiting=sum(item.proposal.row not in state.rows for item in waiting),
+            wanted=int(state.settings["lookahead"]) + len(state.outstanding),
+        )
+
+
+class Background:
+    """A thread that refits whenever there is something new; niced where the system allows it for a thread."""
+
+    def __init__(self, refitter: Refitter, poll_seconds: float = 1.0) -> None:
+        self._refitter, self._poll = refitter, poll_seconds
+        self._wake, self._stop = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self.run, name="apod-refit", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def wake(self) -> None:
+        """There is something new."""
+        self._wake.set()
+
+    def stop(self) -> None:
+        """Let the refit under way finish, start no other, and wait for it."""
+        self._stop.set()
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def run(self) -> None:
+        """Refit until stopped; also the main loop of a worker process."""
+        be_nice()
+        while not self._stop.is_set():
+            try:
+                busy = self._refitter.refit() or self._refitter.top_up()
+            except StoreError as error:  # the database is away: answers cannot come in either
+                log.warning("refit waits: %s", error)
+                busy = False
+            except Exception as error:  # noqa: BLE001 the loop must outlive whatever happens in one round
+                log.warning("refit failed with %s; it is tried again", type(error).__name__)
+                busy = False
+            if not busy:
+                self._wake.wait(self._poll)
+                self._wake.clear()
+
+
+def be_nice(by: int = 10) -> None:
+    """Lower the priority of this thread (Linux) so that people are served first."""
+    if hasattr(os, "setpriority") and os.uname().sysname == "Linux":
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), by)
+
+
+def _drop_old_models(desk: Desk) -> None:
+    table = schema.models
+    query = select(table.c.model).where(table.c.campaign == desk.campaign).order_by(table.c.seq.desc())
+    for old in list(desk.connection.execute(query).scalars())[_KEPT - 1 :]:
+        desk.connection.execute(delete(table).where(table.c.campaign == desk.campaign, table.c.model == old))

@@ -1,0 +1,46 @@
+"""`python -m apod.campaign.refit_main`: refit one campaign until standard input closes.
+
+The first line of standard input is the job as JSON; every further line says that there is something new.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+import threading
+from typing import IO
+
+from apod.campaign.campaign import Campaign
+from apod.campaign.engine import EngineFactory
+from apod.campaign.refit import Background
+
+
+def find_engine(name: str) -> EngineFactory:
+    """The factory another process named."""
+    module, _, attribute = name.partition(":")
+    factory: EngineFactory = getattr(importlib.import_module(module), attribute)
+    return factory
+
+
+def main(stdin: IO[str]) -> None:
+    """Refit the campaign named in the first line until standard input closes."""
+    job = json.loads(stdin.readline())
+    sys.path[:0] = [folder for folder in job["path"] if folder not in sys.path]
+    campaign = Campaign.open(
+        job["url"], job["name"], files=job["files"], engine=find_engine(job["engine"]), refit="demand"
+    )
+    background = Background(campaign.refitter)
+
+    def follow() -> None:
+        while stdin.readline():
+            background.wake()
+        os._exit(0)  # the parent is gone; nothing here is worth finishing
+
+    threading.Thread(target=follow, daemon=True).start()
+    background.run()
+
+
+if __name__ == "__main__":
+    main(sys.stdin)

@@ -1,0 +1,114 @@
+"""The tables, the same on every database.
+
+`apod_events` is the truth and only ever grows (triggers refuse changes). What may have to be erased stands apart:
+`apod_answers` (group values) and `apod_reasons` (why a row was asked, which model did it), each row with the salt of
+the commitment its event carries. `apod_proposals` and `apod_models` are caches that can be computed again.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Float,
+    ForeignKey,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+HEAD_REVISION = "0001"
+"""The schema this version of the package reads and writes."""
+
+VERSION_TABLE = "apod_version"
+
+metadata = MetaData()
+
+campaigns = Table(
+    "apod_campaigns",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("name", String(200), nullable=False),
+    Column("settings", Text, nullable=False),  # JSON, as in the log's first event
+    Column("materials", Text, nullable=False),  # JSON: hashes of the files
+    Column("folder", Text, nullable=False),  # where the files were put when it was created
+    Column("last_seq", BigInteger, nullable=False),  # head of the log; its row is the campaign's write lock
+    Column("last_hash", String(64), nullable=False),
+    Column("queue", BigInteger, nullable=False),  # generation of the proposals, so that readers may cache them
+    UniqueConstraint("name", name="uq_apod_campaigns_name"),
+)
+
+events = Table(
+    "apod_events",
+    metadata,
+    Column("campaign", ForeignKey("apod_campaigns.id"), primary_key=True),
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("at", BigInteger, nullable=False),  # milliseconds since 1970 by the database's clock
+    Column("kind", String(20), nullable=False),
+    Column("body", Text, nullable=False),  # canonical JSON
+    Column("commitment", String(64)),  # of the sealed value, if there is one
+    Column("hash", String(64), nullable=False),
+)
+
+
+def _sealed(name: str) -> Table:
+    return Table(
+        name,
+        metadata,
+        Column("campaign", ForeignKey("apod_campaigns.id"), primary_key=True),
+        Column("seq", BigInteger, primary_key=True, autoincrement=False),
+        Column("salt", LargeBinary, nullable=False),
+        Column("value", Text, nullable=False),  # canonical JSON
+    )
+
+
+answers = _sealed("apod_answers")
+reasons = _sealed("apod_reasons")
+
+proposals = Table(
+    "apod_proposals",
+    metadata,
+    Column("campaign", ForeignKey("apod_campaigns.id"), primary_key=True),
+    Column("rank", Integer, primary_key=True, autoincrement=False),
+    Column("row", BigInteger, nullable=False),
+    Column("purpose", String(20), nullable=False),
+    Column("probability", Float),
+    Column("reason", Text, nullable=False),
+    Column("model", String(32)),
+)
+
+models = Table(
+    "apod_models",
+    metadata,
+    Column("campaign", ForeignKey("apod_campaigns.id"), primary_key=True),
+    Column("model", String(32), primary_key=True),
+    Column("seq", BigInteger, nullable=False),  # its event
+    Column("inputs", Text, nullable=False),  # JSON: the answers it was fitted on, as [answer, value] event numbers
+    Column("file", String(64), nullable=False),
+    Column("meta", Text, nullable=False),
+)
+
+refits = Table(
+    "apod_refits",
+    metadata,
+    Column("campaign", ForeignKey("apod_campaigns.id"), primary_key=True),
+    Column("leader", String(32)),
+    Column("fence", BigInteger, nullable=False),  # grows with every change of leader; an old leader publishes nothing
+    Column("expires", BigInteger, nullable=False),
+    Column("failures", Integer, nullable=False),
+    Column("failure", String(200)),  # the type of the last error, never its text
+    Column("running", Boolean, nullable=False),
+)
+
+artifacts = Table(
+    "apod_artifacts",
+    metadata,
+    Column("campaign", ForeignKey("apod_campaigns.id"), primary_key=True),
+    Column("name", String(200), primary_key=True),
+    Column("files", Text, nullable=False),  # JSON: array name -> hash
+)

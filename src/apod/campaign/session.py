@@ -1,0 +1,209 @@
+"""What a campaign holds on to in one process: the log, the files, the engine, and whoever refits."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import numpy as np
+from sqlalchemy import select
+
+from apod.campaign import schema
+from apod.campaign.answering import Value
+from apod.campaign.answers import Collected, collect
+from apod.campaign.asking import Leased
+from apod.campaign.audit import moment
+from apod.campaign.display import Display
+from apod.campaign.engine import Engine, EngineFactory
+from apod.campaign.errors import FileDamaged, NotFound, UnknownGroup
+from apod.campaign.files import Files
+from apod.campaign.journal import Desk, Journal, read_answers
+from apod.campaign.lead import LEAD_SECONDS
+from apod.campaign.materials import Materials
+from apod.campaign.question import Question, parse_id, question_id
+from apod.campaign.refit import Background, Refitter
+from apod.campaign.settings import CampaignSettings, check_kind, clean_name
+from apod.campaign.state import CANNOT_TELL, DECLINED, GROUP
+from apod.campaign.store import Store
+from apod.campaign.worker import WorkerProcess, engine_name
+from apod.errors import InputError
+
+Refits = Literal["thread", "process", "demand"]
+
+
+def default_engine(materials: Materials) -> Engine:
+    """The numerics of this package."""
+    engine: Engine = importlib.import_module("apod.campaign.adapter").build_engine(materials)
+    return engine
+
+
+def default_folder(store: Store) -> Path | None:
+    """Where a database's files lie unless told otherwise; None where nothing says so."""
+    if store.path is not None:
+        return store.path.with_name(store.path.name + ".files")
+    named = os.environ.get("APOD_FILES")
+    return Path(named).absolute() if named else None
+
+
+class Session:
+    """The part of a campaign that is no command."""
+
+    def __init__(
+        self,
+        store: Store,
+        name: str,
+        *,
+        files: str | os.PathLike[str] | None = None,
+        engine: EngineFactory | None = None,
+        refit: Refits = "thread",
+        lead_seconds: float = LEAD_SECONDS,
+    ) -> None:
+        if refit not in ("thread", "process", "demand"):
+            raise InputError(f"{str(refit)[:40]!r} is no way to refit: use thread, process or demand.")
+        with store.reading() as connection:
+            row = connection.execute(select(schema.campaigns).where(schema.campaigns.c.name == name)).one()
+        self.store, self.name = store, name
+        self.settings = CampaignSettings.from_json(json.loads(row.settings))
+        self.files = Files(Path(files) if files is not None else default_folder(store) or Path(row.folder))
+        self.materials = Materials(self.settings, self.files, json.loads(row.materials), store, row.id)
+        self._factory, self._mode = engine or default_engine, refit
+        self.journal = Journal(store, row.id)
+        self._models = Files(self.files.folder / f"models-{row.id}")
+        self._engine: Engine | None = None
+        self._building, self._starting = threading.Lock(), threading.Lock()
+        manifest = self.materials.manifest["display"]
+        self._display = Display(self.files, manifest) if manifest is not None else None
+        self.refitter = Refitter(self.journal, self._models, self.engine, lead_seconds)
+        self._background: Background | WorkerProcess | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the database and stop refitting; the campaign goes on. (`finish` ends it.)"""
+        with self._starting:
+            background, self._background = self._background, None
+        if background is not None:
+            background.stop()
+        self.store.dispose()
+
+    def engine(self) -> Engine:
+        """The numerics, built when first needed."""
+        with self._building:
+            if self._engine is None:
+                self._engine = self._factory(self.materials)
+            return self._engine
+
+    def collected(self) -> Collected:
+        """All answers that stand, one by one."""
+        number = self.materials.campaign
+        return self.journal.view(lambda c, state, at: collect(state, read_answers(c, number)))
+
+    def shown(self, row: int) -> tuple[str, dict[str, Any]]:
+        """A row's id and what an annotator may see of it."""
+        if self._display is not None:
+            return self._display.row(row)
+        features = np.asarray(self.materials.features())
+        return str(row), {f"x{index}": value for index, value in enumerate(features[row].tolist())}
+
+    def _start(self) -> None:
+        """Start whoever refits in the background, once."""
+        if self._mode == "demand" or self._background is not None:
+            return
+        with self._starting:
+            if self._background is None:
+                if self._mode == "thread":
+                    self._background = Background(self.refitter)
+                    self._background.start()
+                else:
+                    self._background = WorkerProcess(self._job())
+
+    def _wake(self) -> None:
+        self._start()
+        if self._background is not None:
+            self._background.wake()
+
+    def _job(self) -> dict[str, Any]:
+        return {
+            "url": self.store.url,
+            "name": self.name,
+            "files": str(self.files.folder),
+            "engine": engine_name(self._factory),
+            "path": [folder for folder in sys.path if folder],
+        }
+
+    def _question(self, held: Leased) -> Question:
+        row_id, values = self.shown(held.row)
+        settings = self.settings
+        image = None
+        if settings.image_column is not None:
+            named = values.get(settings.image_column)
+            image = None if named is None else self._image(str(named))
+            values = {name: value for name, value in values.items() if name in settings.show}
+            values.pop(settings.image_column, None)
+        label = settings.label_names[self.materials.labels()[held.row]] if settings.show_label else None
+        return Question(
+            id=question_id(held.number, held.token),
+            campaign=self.name,
+            annotator=held.annotator,
+            row=held.row,
+            row_id=row_id,
+            display=values,
+            groups=settings.groups,
+            expires_at=moment(held.expires_at),
+            label=label,
+            image=image,
+        )
+
+    def _image(self, named: str) -> str:
+        """The picture's path; a name in the data must not lead out of the folder of pictures."""
+        root = Path(self.settings.image_root or ".").resolve()
+        path = (root / named).resolve()
+        if not path.is_relative_to(root):
+            raise FileDamaged("A picture's path leads out of the campaign's folder of pictures: correct the table.")
+        return str(path)
+
+    def _token(self, question: Question | str, annotator: str | None) -> tuple[Callable[[Desk], int], str | None]:
+        """How to find the lease, and whose it must be (None: whoever has the id)."""
+        if isinstance(question, Question):
+            if question.campaign != self.name:
+                raise NotFound("This question belongs to another campaign.")
+            annotator = question.annotator if annotator is None else annotator
+        number, token = parse_id(question.id if isinstance(question, Question) else question)
+
+        def find(desk: Desk) -> int:
+            held = desk.state.leases.get(token)
+            if held is None or held.number != number:
+                raise NotFound("There is no such question in this campaign: use the id that `ask` gave.")
+            return token
+
+        return find, None if annotator is None else clean_name("annotator's name", annotator)
+
+    def _value(self, answer: object) -> Value:
+        if answer in (CANNOT_TELL, DECLINED):
+            return Value(str(answer))
+        if isinstance(answer, str) and answer in self.settings.groups:
+            return Value(GROUP, self.settings.groups.index(answer))
+        raise UnknownGroup("That is none of this campaign's groups: see `apod status` for how they are written.")
+
+    def _kind(self, kind: str | None) -> str:
+        if kind is not None:
+            check_kind(kind)
+        return kind or self.settings.kind
+
+
+def clean_key(key: str | None) -> str | None:
+    """An idempotency key as it is stored."""
+    return None if key is None else clean_name("idempotency key", key)

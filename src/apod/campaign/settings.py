@@ -1,0 +1,116 @@
+"""What a campaign is told when it is created, checked once."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Literal
+
+from apod.campaign.state import CANNOT_TELL, DECLINED
+from apod.errors import BudgetError, InputError
+
+Kind = Literal["self_reported", "records", "perceived"]
+KINDS: tuple[Kind, ...] = ("self_reported", "records", "perceived")
+"""Where an answer comes from, the most trustworthy first: the person, a record, somebody else's eyes."""
+
+NAME_LIMIT = 200
+TEXT_LIMIT = 100_000
+
+
+@dataclass(frozen=True)
+class CampaignSettings:
+    """The rules of a campaign; they stand in its log's first event."""
+
+    name: str
+    groups: tuple[str, ...]
+    budget: int  # answers, all annotators together
+    overlap: int = 1  # people asked about each row
+    lease_seconds: float = 1800.0
+    unanswered_costs: bool = True  # whether "cannot tell" and "declined" are paid from the budget
+    kind: Kind = "perceived"
+    gold_every: int = 10  # one question in so many is a gold one, while there are any
+    lookahead: int = 16  # proposals kept ready
+    seed: int = 0
+    guidelines: str | None = None
+    legal_basis: str | None = None
+    label_names: tuple[str, str] = ("0", "1")
+    show: tuple[str, ...] = ()  # columns an annotator sees
+    show_label: bool = False
+    image_column: str | None = None
+    image_root: str | None = None
+    engine: Mapping[str, Any] = field(default_factory=dict)  # options for the engine, JSON
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> CampaignSettings:
+        """The settings a campaign was created with; what a later version added is left at its default."""
+        known = {item.name for item in fields(cls)}
+        values = {key: value for key, value in data.items() if key in known}
+        for name in ("groups", "label_names", "show"):
+            if name in values:
+                values[name] = tuple(values[name])
+        return cls(**values)
+
+    def reminders(self) -> tuple[str, ...]:
+        """What is missing and should not be, in a sentence each."""
+        found = []
+        if not self.legal_basis:
+            found.append("No legal basis is recorded: group answers are special-category data; say why you may ask.")
+        if not self.guidelines:
+            found.append("No guidelines are recorded: annotators decide for themselves what the groups mean.")
+        return tuple(found)
+
+
+def checked(settings: CampaignSettings, rows: int) -> CampaignSettings:
+    """The settings with cleaned names, or an error that says what to change. `rows` is the size of the pool."""
+    groups = tuple(clean_name("group name", group) for group in settings.groups)
+    if len(groups) < 2 or len(set(groups)) != len(groups):
+        raise InputError("A campaign needs at least two groups with different names.")
+    if {CANNOT_TELL, DECLINED} & set(groups):
+        raise InputError(f"{CANNOT_TELL!r} and {DECLINED!r} are answers of their own: give the group another name.")
+    whole = isinstance(settings.budget, int) and not isinstance(settings.budget, bool)
+    if not whole or settings.budget < 1:
+        raise BudgetError(f"The budget is {settings.budget!r}: give a whole number of answers, at least 1.")
+    if settings.overlap < 1 or settings.budget > rows * settings.overlap:
+        raise BudgetError(
+            f"A budget of {settings.budget} answers with overlap {settings.overlap} does not fit {rows} rows: "
+            "ask for fewer answers, or several per row (overlap)."
+        )
+    if not settings.lease_seconds > 0 or settings.gold_every < 1 or settings.lookahead < 1:
+        raise InputError("lease_seconds, gold_every and lookahead must be above zero.")
+    check_kind(settings.kind)
+    for what, text in (("guidelines", settings.guidelines), ("legal basis", settings.legal_basis)):
+        if text is not None and len(text) > TEXT_LIMIT:
+            raise InputError(f"The {what} have {len(text)} characters: keep them below {TEXT_LIMIT}.")
+        if text is not None:
+            clean_text(what, text)
+    values = {item.name: getattr(settings, item.name) for item in fields(settings)}
+    return CampaignSettings(**{**values, "name": clean_name("campaign name", settings.name), "groups": groups})
+
+
+def check_kind(kind: str) -> None:
+    """Refuse a kind of answer that does not exist."""
+    if kind not in KINDS:
+        raise InputError(f"{str(kind)[:40]!r} is no kind of answer: use one of {', '.join(KINDS)}.")
+
+
+def clean_name(what: str, name: object) -> str:
+    """A name as it is stored (Unicode NFC), or an error: names are short, visible and can be written as UTF-8."""
+    if not isinstance(name, str) or not name.strip():
+        raise InputError(f"The {what} is empty: give it a text.")
+    if len(name) > NAME_LIMIT:
+        raise InputError(f"The {what} has {len(name)} characters: keep it below {NAME_LIMIT}.")
+    if any(unicodedata.category(letter) in ("Cc", "Cs") for letter in name):
+        raise InputError(f"The {what} holds a control character or half a character: leave it out.")
+    return unicodedata.normalize("NFC", name)
+
+
+def clean_text(what: str, text: str) -> str:
+    """A longer text that any database can hold."""
+    if "\x00" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise InputError(f"The {what} hold a NUL or half a character: leave it out.")
+    return text

@@ -1,0 +1,304 @@
+"""The state of a campaign: a fold over its events, and nothing else.
+
+`State.apply` is the only place where state changes, and it decides nothing: whether an answer counted or came late
+stands in the event. Time is the campaign's own: it grows by what the database's clock shows to have passed between
+two events and never runs backwards, so a clock that jumps can end a lease early but never brings one back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from apod.campaign.events import Event
+
+GOLD = "gold"
+"""Purpose of a question whose answer is known: it checks annotators, teaches no model and costs no budget."""
+
+GROUP, CANNOT_TELL, DECLINED = "group", "cannot_tell", "declined"
+"""Outcomes of a question."""
+
+
+@dataclass(slots=True)
+class Lease:
+    """A question in somebody's hands. `token` is the number of its event: a later lease has a larger one."""
+
+    token: int
+    number: int
+    annotator: str
+    expires: int  # campaign time
+    ended: str | None = None  # answered, skipped, released, expired
+
+
+@dataclass(slots=True)
+class Given:
+    """An answer that was given; its group, if any, is sealed under the last of `values`."""
+
+    seq: int
+    token: int
+    number: int
+    row: int
+    annotator: str
+    kind: str
+    outcome: str
+    at: int
+    late: bool
+    counted: bool  # against the budget and towards the question's overlap
+    told: str  # the outcome before any correction
+    values: list[int]  # its event, then those of its corrections
+    withdrawn: bool = False
+    erased: bool = False
+
+
+@dataclass(slots=True)
+class Asked:
+    """A row somebody was asked about."""
+
+    number: int
+    row: int
+    purpose: str
+    probability: float | None
+    model: str | None
+    rule: str | None
+    seq: int
+    at: int
+    tokens: list[int] = field(default_factory=list)
+    skipped: set[str] = field(default_factory=set)
+    given: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class State:
+    """Everything the events say. Mutable, and changed by `apply` alone."""
+
+    seq: int = 0
+    hash: str = ""
+    time: int = 0  # campaign time at the last event
+    last_at: int | None = None  # the database's clock at the last event
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    budget: int = 0
+    overlap: int = 1
+    finished: bool = False
+    spent: int = 0
+    clock_moves: int = 0
+    model: str | None = None
+    model_answers: int = 0
+    questions: dict[int, Asked] = field(default_factory=dict)
+    rows: dict[int, int] = field(default_factory=dict)  # row -> its question, gold apart
+    gold: dict[int, int] = field(default_factory=dict)  # row -> event that holds the known answer
+    gold_questions: dict[int, int] = field(default_factory=dict)
+    leases: dict[int, Lease] = field(default_factory=dict)
+    outstanding: dict[int, Lease] = field(default_factory=dict)  # neither answered nor given back
+    holding: dict[str, int] = field(default_factory=dict)  # annotator -> token of the last lease
+    tokens_of: dict[str, list[int]] = field(default_factory=dict)  # annotator -> all leases
+    incomplete: dict[int, None] = field(default_factory=dict)  # questions with room for an answer, oldest first
+    answers: dict[int, Given] = field(default_factory=dict)
+    by_token: dict[int, int] = field(default_factory=dict)  # lease -> its answer
+    acts: dict[str, list[int]] = field(default_factory=dict)  # annotator -> answers and skips that can be undone
+    skips: dict[int, int] = field(default_factory=dict)  # event -> token
+    keys: dict[str, int] = field(default_factory=dict)  # idempotency key -> event
+    erased: set[int] = field(default_factory=set)  # events whose sealed value was erased
+    models: dict[str, int] = field(default_factory=dict)  # model -> its event
+
+    def now(self, at: int) -> int:
+        """Campaign time when the database's clock shows `at`."""
+        return self.time if self.last_at is None else self.time + max(0, at - self.last_at)
+
+    def live(self, lease: Lease, now: int) -> bool:
+        """Whether the lease still holds at this campaign time."""
+        return lease.ended is None and now < lease.expires
+
+    def pending(self, now: int) -> int:
+        """Questions in somebody's hands that will cost budget when answered."""
+        return sum(
+            self.live(lease, now) and self.questions[lease.number].purpose != GOLD
+            for lease in self.outstanding.values()
+        )
+
+    def filled(self, asked: Asked) -> int:
+        """How many of the question's places are taken by answers."""
+        return sum(self.answers[seq].counted and not self.answers[seq].withdrawn for seq in asked.given)
+
+    def costs(self, given: Given) -> bool:
+        """Whether the answer is paid from the budget."""
+        paid = given.outcome == GROUP or bool(self.settings.get("unanswered_costs", True))
+        return paid and given.counted and not given.withdrawn and self.questions[given.number].purpose != GOLD
+
+    def current(self) -> Iterator[Given]:
+        """Answers that stand, in the order of their questions, then of their arrival."""
+        for asked in self.questions.values():
+            for seq in asked.given:
+                if not self.answers[seq].withdrawn:
+                    yield self.answers[seq]
+
+    def apply(self, event: Event) -> None:
+        """Take one event in. Events come in order and exactly once."""
+        if event.seq != self.seq + 1:
+            raise ValueError(f"event {event.seq} does not follow {self.seq}")
+        self.time = self.now(event.at)
+        self.last_at = event.at
+        self.seq, self.hash = event.seq, event.hash
+        _APPLY[event.kind](self, event, event.body)
+        key = event.body.get("key")
+        if key is not None:
+            self.keys[key] = event.seq
+
+
+def _created(state: State, event: Event, body: Mapping[str, Any]) -> None:
+    state.settings = body["settings"]
+    state.budget, state.overlap = body["settings"]["budget"], body["settings"]["overlap"]
+
+
+def _asked(state: State, event: Event, body: Mapping[str, Any]) -> None:
+    number, gold = body["question"], body["purpose"] == GOLD
+    asked = state.questions.get(number)
+    if asked is None:
+        asked = state.questions[number] = Asked(
+            number,
+            body["row"],
+            body["purpose"],
+            body["probability"],
+            body["model"],
+            body["rule"],
+            event.seq,
+            event.at,
+        )
+        (state.gold_questions if gold else state.rows)[asked.row] = number
+        if not gold:
+            state.incomplete[number] = None
+    for token in body["expired"]:
+        _end(state, token, "expired")
+    lease = Lease(event.seq, number, body["annotator"], state.time + body["lease_ms"])
+    asked.tokens.append(lease.token)
+    state.leases[lease.token] = state.outstanding[lease.token] = lease
+    state.tokens_of.setdefault(lease.annotator, []).append(lease.token)
+    if body["lease_ms"]:  # an imported question was never in anybody's hands
+        state.holding[lease.annotator] = lease.token
+
+
+def _answered(state: State, event: Event, body: Mapping[str, Any]) -> None:
+    lease = state.leases[body["token"]]
+    asked = state.questions[lease.number]
+    given = Given(
+        seq=event.seq,
+        token=lease.token,
+        number=lease.number,
+        row=asked.row,
+        annotator=lease.annotator,
+        kind=body["kind"],
+        outcome=body["outcome"],
+        at=event.at,
+        late=body["late"],
+        counted=body["counted"],
+        told=body["outcome"],
+        values=[event.seq],
+    )
+    asked.given.append(event.seq)
+    state.answers[event.seq] = given
+    state.by_token[lease.token] = event.seq
+    state.acts.setdefault(lease.annotator, []).append(event.seq)
+    state.spent += state.costs(given)
+    _end(state, lease.token, "answered")
+    for token in body.get("expired", ()):
+        _end(state, token, "expired")
+    _settle(state, asked)
+
+
+def _corrected(state: State, event: Event, body: Mapping[str, Any]) -> None:
+    given = state.answers[body["answer"]]
+    state.spent -= state.costs(given)
+    given.kind, given.outcome = body["kind"], body["outcome"]
+    given.values.append(event.seq)
+    state.spent += state.costs(given)
+
+
+def _skipped(state: State, event: Event, body: Mapping[str, Any]) -> None:
+    lease = state.leases[body["token"]]
+    state.questions[lease.number].skipped.add(lease.annotator)
+    state.skips[event.seq] = lease.token
+    state.acts.setdefault(lease.annotator, []).append(event.seq)
+    _end(state, lease.token, "skipped")
+
+
+def _released(state: State, event: Event, body: Mapping[str, Any]) -> None:
+    _end(state, body["token"], "released")
+
+
+def _undone(state: State, event: Event, body: Mapping[str, Any]) -> None:
+    act = body["act"]
+    state.acts[body["annotator"]].remove(act)
+    if act in state.answers:
+        given = state.answers[act]
+        state.spent -= state.costs(given)
+        given.withdrawn = True
+        _settle(state, state.questions[given.number])
+    else:
+        lease = state.leases[state.skips[act]]
+        state.questions[lease.number].skipped.discard(lease.annotator)
+
+
+def _gold(state: State, event: Event, body: Mapping[str, Any]) -> None:
+    state.gold[body["row"]] = event.seq
+
+
+def _refitted(state: State, event: Event, body: Mapping[str, Any]) -> None:
+    state.model, state.model_answers = body["model"], body["answers"]
+    state.models[body["model"]] = event.seq
+
+
+def _erased(state: State, event: Event, body: Mapping[str, Any]) -> None:
+    state.erased.update(body["sealed"])
+    for seq in body["answers"]:
+        state.answers[seq].erased = True
+        acts = state.acts.get(state.answers[seq].annotator, [])
+        if seq in acts:
+            acts.remove(seq)
+    for row in body["gold"]:
+        state.gold.pop(row, None)
+    if state.model in body["models"]:
+        state.model, state.model_answers = None, 0
+
+
+def _budget(state: State, event: Event, body: Mapping[str, Any]) -> None:
+    state.budget = body["budget"]
+
+
+def _finished(state: State, event: Event, body: Mapping[str, Any]) -> None:
+    state.finished = body["finished"]
+
+
+def _clock(state: State, event: Event, body: Mapping[str, Any]) -> None:
+    state.clock_moves += 1
+
+
+def _end(state: State, token: int, how: str) -> None:
+    state.leases[token].ended = how
+    state.outstanding.pop(token, None)
+
+
+def _settle(state: State, asked: Asked) -> None:
+    """Keep the list of questions with room for an answer."""
+    if asked.purpose == GOLD:
+        return
+    if state.filled(asked) >= state.overlap:
+        state.incomplete.pop(asked.number, None)
+    else:
+        state.incomplete[asked.number] = None
+
+
+_APPLY = {
+    "created": _created,
+    "asked": _asked,
+    "answered": _answered,
+    "corrected": _corrected,
+    "skipped": _skipped,
+    "released": _released,
+    "undone": _undone,
+    "gold": _gold,
+    "refitted": _refitted,
+    "erased": _erased,
+    "budget": _budget,
+    "finished": _finished,
+    "clock": _clock,
+}

@@ -1,0 +1,142 @@
+"""Where a campaign stands, in numbers that name nobody's group."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from apod.campaign import schema
+from apod.campaign.answers import Collected
+from apod.campaign.noise import fleiss_kappa, pairwise_kappa
+from apod.campaign.settings import CampaignSettings
+from apod.campaign.state import CANNOT_TELL, DECLINED, GOLD, State
+
+
+@dataclass(frozen=True)
+class Status:
+    """Counts of a campaign. `answered` + `pending` never exceeds `budget`."""
+
+    name: str
+    budget: int
+    answered: int  # paid from the budget
+    pending: int  # in somebody's hands now
+    remaining: int
+    questions: int  # rows asked about
+    cannot_tell: int
+    declined: int
+    skipped: int
+    late: int  # came after their lease had run out
+    uncounted: int  # of those, recorded but without a part in the campaign
+    erased: int
+    gold_answered: int
+    groups_seen: int  # how many different groups have an answer
+    by_kind: Mapping[str, int]
+    by_purpose: Mapping[str, int]
+    annotators: int
+    agreement: float | None  # Fleiss' kappa of perceived answers; None without overlap
+    model_answers: int  # answers the latest model knows
+    behind: int  # answers it does not know yet
+    refitting: bool
+    refit_failures: int
+    refit_failure: str | None
+    clock_moves: int  # times the database's clock was set back
+    events: int
+    finished: bool
+    guidelines: str | None
+    legal_basis: str | None
+    reminders: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class AnnotatorReport:
+    """One annotator's work. For the owner's eyes only."""
+
+    name: str
+    answered: int
+    skipped: int
+    late: int
+    gold_answered: int
+    accuracy: float | None  # by the one-coin model; None while nothing is known about it
+    kappa: Mapping[str, float | None]  # Cohen's, with each colleague who answered the same questions
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON."""
+        return asdict(self)
+
+
+def status_of(
+    connection: Connection, campaign: int, state: State, settings: CampaignSettings, collected: Collected, at: int
+) -> Status:
+    """The counts of a state."""
+    standing = list(state.current())
+    ordinary = [given for given in standing if state.questions[given.number].purpose != GOLD]
+    counted = [given for given in ordinary if given.counted]
+    pending = state.pending(state.now(at))
+    refit = connection.execute(select(schema.refits).where(schema.refits.c.campaign == campaign)).one()
+    used = len(collected.inputs())
+    kappa = fleiss_kappa(collected.votes, collected.groups)
+    return Status(
+        name=settings.name,
+        budget=state.budget,
+        answered=state.spent,
+        pending=pending,
+        remaining=max(0, state.budget - state.spent - pending),
+        questions=len(state.rows),
+        cannot_tell=sum(given.outcome == CANNOT_TELL for given in counted),
+        declined=sum(given.outcome == DECLINED for given in counted),
+        skipped=sum(len(asked.skipped) for asked in state.questions.values()),
+        late=sum(given.late for given in standing),
+        uncounted=sum(not given.counted for given in standing),
+        erased=sum(given.erased for given in state.answers.values()),
+        gold_answered=len(standing) - len(ordinary),
+        groups_seen=len({item.group for item in collected.known if item.purpose != GOLD}),
+        by_kind=dict(Counter(given.kind for given in counted)),
+        by_purpose=dict(Counter(state.questions[given.number].purpose for given in counted)),
+        annotators=len({given.annotator for given in standing}),
+        agreement=None if math.isnan(kappa) else kappa,
+        model_answers=state.model_answers,
+        behind=max(0, used - state.model_answers),
+        refitting=bool(refit.running),
+        refit_failures=refit.failures,
+        refit_failure=refit.failure,
+        clock_moves=state.clock_moves,
+        events=state.seq,
+        finished=state.finished,
+        guidelines=settings.guidelines,
+        legal_basis=settings.legal_basis,
+        reminders=settings.reminders(),
+    )
+
+
+def annotators_of(state: State, collected: Collected) -> list[AnnotatorReport]:
+    """Each annotator's work and accuracy."""
+    model = collected.noise_model()
+    kappas = pairwise_kappa(collected.votes)
+    found = []
+    for name in sorted(state.tokens_of):
+        mine = [given for given in state.current() if given.annotator == name]
+        with_others: dict[str, float | None] = {}
+        for (first, second), value in kappas.items():
+            if name in (first, second):
+                with_others[second if name == first else first] = None if math.isnan(value) else value
+        found.append(
+            AnnotatorReport(
+                name=name,
+                answered=sum(given.counted for given in mine),
+                skipped=sum(name in asked.skipped for asked in state.questions.values()),
+                late=sum(given.late for given in mine),
+                gold_answered=sum(state.questions[given.number].purpose == GOLD for given in mine),
+                accuracy=None if model is None else model.accuracy.get(name),
+                kappa=with_others,
+            )
+        )
+    return found

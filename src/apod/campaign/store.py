@@ -1,0 +1,237 @@
+"""The database behind a campaign: one SQLite file, or PostgreSQL by URL, through the same code.
+
+`Store.writing()` is one durable transaction that holds the write lock from its start (SQLite: BEGIN IMMEDIATE in WAL
+mode with synchronous=FULL; PostgreSQL: synchronous_commit on, the campaign's row locked by the caller).
+`Store.reading()` never blocks a writer. Every failure of the database becomes a `StoreError` that says what to do and
+holds no value that was being written.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from sqlalchemy import Connection, Engine, create_engine, event, literal_column
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.pool import QueuePool
+from sqlalchemy.sql.elements import ColumnClause
+
+from apod.campaign.errors import NotFound, StoreError
+from apod.errors import InputError
+
+BUSY_SECONDS = 60
+"""How long a writer waits for the others before it gives up."""
+
+_CLOCK = {
+    "sqlite": "CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER)",
+    "postgresql": "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)",
+}
+
+_SQLITE_REMEDY = {
+    "SQLITE_FULL": "the disk is full. Free some space and repeat",
+    "SQLITE_READONLY": "the database may not be written. Check who owns the file and its folder, and repeat",
+    "SQLITE_PERM": "the database may not be opened. Check who owns the file and its folder, and repeat",
+    "SQLITE_CANTOPEN": "the database cannot be opened. Check that the file is there and who owns it, and repeat",
+    "SQLITE_BUSY": f"other writers held the database for {BUSY_SECONDS} s. Stop one of them and repeat",
+    "SQLITE_CORRUPT": "the file is damaged. Restore a backup",
+    "SQLITE_NOTADB": "the file is not a SQLite database. Check the path",
+    "SQLITE_IOERR": "the disk could not be read or written. Check it and repeat",
+}
+
+
+class Store:
+    """Connections to one database.
+
+    url   "hiring.db", "sqlite:///hiring.db" or "postgresql://user@host/database"
+    skew  milliseconds added to the database's clock; for tests of clocks that jump
+    """
+
+    def __init__(self, url: str | os.PathLike[str], *, skew: Callable[[], int] | None = None) -> None:
+        self.url = os.fspath(url)
+        self.path, target = _locate(self.url)
+        self.dialect = "sqlite" if self.path is not None else "postgresql"
+        self.label = str(self.path) if self.path is not None else target.render_as_string(hide_password=True)
+        self.skew = skew or (lambda: 0)
+        self._engine = _sqlite_engine(self.path) if self.path is not None else _postgres_engine(target)
+        self._writer = self._engine.execution_options(apod_write=True)
+
+    @property
+    def clock(self) -> ColumnClause[Any]:
+        """SQL for the database's time in milliseconds since 1970."""
+        return literal_column(_CLOCK[self.dialect])
+
+    def exists(self) -> bool:
+        """Whether there is a file at all (a server is taken to be there)."""
+        return self.path is None or self.path.exists()
+
+    def make(self) -> None:
+        """Create the SQLite file, readable by its owner alone; nothing to do for a server."""
+        if self.path is not None and not self.path.exists():
+            try:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                with suppress(FileExistsError):
+                    os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+            except OSError as error:
+                raise StoreError(f"{self.path} cannot be created ({error.strerror}): choose another.") from None
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """One durable transaction: all of it is kept when the block ends, nothing of it when it raises."""
+        committing = False
+        try:
+            with self._writer.connect() as connection:
+                transaction = connection.begin()
+                try:
+                    self._check_still_there(connection)
+                    yield connection
+                    committing = True
+                    transaction.commit()
+                    self._check_still_there(connection)
+                except BaseException:
+                    with suppress(SQLAlchemyError):
+                        transaction.rollback()
+                    raise
+        except (DBAPIError, PoolTimeout) as error:
+            raise self._explain(error, committing) from None
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A transaction that only looks."""
+        try:
+            with self._engine.connect() as connection, connection.begin():
+                self._check_still_there(connection)
+                yield connection
+        except (DBAPIError, PoolTimeout) as error:
+            raise self._explain(error, committing=False) from None
+
+    def compact(self, table: str) -> None:
+        """Leave no copy of deleted rows in the database's files."""
+        try:
+            with self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+                if self.path is not None:  # secure_delete overwrote the pages; the old ones may stand in the log file
+                    connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+                else:
+                    connection.exec_driver_sql(f"VACUUM {table}")
+        except (DBAPIError, PoolTimeout) as error:
+            raise self._explain(error, committing=False) from None
+
+    def dispose(self) -> None:
+        """Close all connections; the store can be used again."""
+        self._engine.dispose()
+
+    def _check_still_there(self, connection: Connection) -> None:
+        """A deleted SQLite file goes on taking writes that nobody will ever read: refuse those."""
+        if self.path is None:
+            return
+        opened = connection.connection.info
+        if opened.get("identity") != _identity(self.path):
+            connection.invalidate()
+            self._engine.dispose()
+            raise StoreError(
+                f"{self.path} was moved, replaced or deleted while in use: this call is not recorded there. "
+                "Put the file back and repeat."
+            )
+
+    def _explain(self, error: SQLAlchemyError, committing: bool) -> StoreError:
+        cause = error.orig if isinstance(error, DBAPIError) else None
+        if isinstance(cause, sqlite3.Error):
+            code = getattr(cause, "sqlite_errorname", "") or "SQLITE_ERROR"
+            remedy = next((words for name, words in _SQLITE_REMEDY.items() if code.startswith(name)), None)
+            what = remedy or f"SQLite refused ({code}). Check the file and repeat"
+        elif isinstance(error, DBAPIError):
+            state = getattr(cause, "sqlstate", None)
+            what = f"the database does not answer or refused ({state or type(cause).__name__}). Check it and repeat"
+        else:
+            what = f"the database could not be used ({type(error).__name__}). Check it and repeat"
+        certain = "It is uncertain whether this call was recorded: a repeat is recognised"
+        return StoreError(f"{self.label}: {what}. {certain if committing else 'Nothing was recorded'}.")
+
+
+def _locate(url: str) -> tuple[Path | None, URL]:
+    """The SQLite file, or None and the URL of a server."""
+    if "://" not in url:
+        url = f"sqlite:///{url}"
+    try:
+        target = make_url(url)
+    except ArgumentError:
+        raise InputError("The database URL cannot be read: use a path or postgresql://user@host/name.") from None
+    backend = target.get_backend_name()
+    if backend == "sqlite":
+        if not target.database or target.database == ":memory:" or "\x00" in target.database:
+            raise InputError("A campaign must outlive the process: name a file, e.g. sqlite:///hiring.db.")
+        return Path(target.database).absolute(), target
+    if backend in ("postgresql", "postgres"):
+        return None, target.set(drivername="postgresql+psycopg")
+    raise InputError(f"There is no store for {backend!r}: use a SQLite file or a postgresql:// URL.")
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _sqlite_engine(path: Path) -> Engine:
+    def connect() -> sqlite3.Connection:
+        # mode=rw: a file that went away must not come back empty
+        return sqlite3.connect(
+            f"file:{quote(str(path))}?mode=rw",
+            uri=True,
+            timeout=BUSY_SECONDS,
+            isolation_level=None,  # the driver must not begin transactions of its own
+            check_same_thread=False,
+        )
+
+    engine = create_engine(
+        "sqlite://", creator=connect, poolclass=QueuePool, pool_size=4, max_overflow=60, hide_parameters=True
+    )
+
+    @event.listens_for(engine, "connect")
+    def _prepare(connection: Any, record: Any) -> None:
+        record.info["identity"] = _identity(path)
+        cursor = connection.cursor()
+        cursor.execute("PRAGMA journal_mode=WAL")
+        cursor.execute("PRAGMA synchronous=FULL")  # WAL's NORMAL loses the last commits when the power goes
+        cursor.execute("PRAGMA foreign_keys=ON")
+        cursor.execute("PRAGMA secure_delete=ON")  # an erased answer is overwritten, not merely forgotten
+        cursor.close()
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: Connection) -> None:
+        write = connection.get_execution_options().get("apod_write")
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+
+    return engine
+
+
+def _postgres_engine(target: URL) -> Engine:
+    try:
+        engine = create_engine(
+            target,
+            hide_parameters=True,
+            pool_size=4,
+            max_overflow=60,
+            pool_pre_ping=True,  # a restarted server is found again
+            connect_args={"connect_timeout": 10, "application_name": "apod"},
+        )
+    except ModuleNotFoundError:
+        raise NotFound("PostgreSQL needs its driver: pip install 'apod-fairness[postgres]'.") from None
+
+    @event.listens_for(engine, "connect")
+    def _prepare(connection: Any, record: Any) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("SET SESSION synchronous_commit TO on")
+            cursor.execute(f"SET SESSION lock_timeout TO '{BUSY_SECONDS}s'")
+            cursor.execute("SET SESSION timezone TO 'UTC'")
+        connection.commit()
+
+    return engine

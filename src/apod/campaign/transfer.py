@@ -1,0 +1,184 @@
+"""Export and import of a campaign's answers: from state to records and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sqlalchemy import Connection
+
+from apod.campaign.answering import ImportReport, Incoming, Value, take_in
+from apod.campaign.asking import Leased, lease
+from apod.campaign.audit import moment
+from apod.campaign.errors import NotFound, UnknownGroup
+from apod.campaign.exchange import READERS, WRITERS, Batch, Record, format_of, read_bytes, write_private
+from apod.campaign.journal import Desk, read_answers
+from apod.campaign.label_studio import from_tasks, to_tasks
+from apod.campaign.question import parse_id, question_id
+from apod.campaign.settings import check_kind, clean_name
+from apod.campaign.state import CANNOT_TELL, DECLINED, GOLD, GROUP, State
+from apod.errors import InputError
+
+if TYPE_CHECKING:
+    from apod.campaign.session import Session
+
+_PURPOSES = ("training", "audit", GOLD)
+
+
+def export(session: Session, path: Path, format_: str | None, tasks: int) -> int:
+    """Write all answers that stand; how many."""
+    form = format_of(path, format_)
+    found = records(session)
+    if form == "label_studio":
+        handed = hand_out(session, tasks) if tasks else []
+        shown = {row: session.shown(row)[1] for row in {r.row for r in (*found, *handed) if r.row is not None}}
+        write_private(path, to_tasks(found, shown, handed))
+    elif tasks:
+        raise InputError("Open questions can be handed out as Label Studio tasks only.")
+    else:
+        write_private(path, WRITERS[form](found))
+    return len(found)
+
+
+def records(session: Session) -> list[Record]:
+    """All answers that stand and are not erased, in the order of their questions."""
+    number, groups = session.materials.campaign, session.settings.groups
+
+    def look(connection: Connection, state: State, at: int) -> list[Record]:
+        values = read_answers(connection, number)
+        found = []
+        for given in state.current():
+            if given.erased:
+                continue
+            asked = state.questions[given.number]
+            code = values.get(given.values[-1]) if given.outcome == GROUP else None
+            found.append(
+                Record(
+                    row=given.row,
+                    annotator=given.annotator,
+                    outcome=given.outcome,
+                    group=None if code is None else groups[code],
+                    kind=given.kind,
+                    purpose=asked.purpose,
+                    probability=asked.probability,
+                    counted=given.counted,
+                    late=given.late,
+                    question=question_id(given.number, given.token),
+                    asked_at=moment(asked.at),
+                    answered_at=moment(given.at),
+                )
+            )
+        return found
+
+    return [replace(item, id=session.shown(item.row or 0)[0]) for item in session.journal.view(look)]
+
+
+def hand_out(session: Session, count: int, annotator: str = "label-studio") -> list[Record]:
+    """Lease so many open questions at once, for work outside."""
+
+    def command(desk: Desk) -> tuple[list[Leased], list[Record]]:
+        state = desk.state
+        taken: list[Leased] = []
+        for queued in list(desk.proposals()):
+            room = state.budget - state.spent - state.pending(desk.now)
+            if len(taken) == count or room < 1 or state.finished:
+                break
+            if queued.proposal.row not in state.rows and queued.proposal.row not in state.gold:
+                taken.append(lease(desk, None, annotator, queued=queued))
+        return taken, [
+            Record(
+                row=held.row,
+                purpose=state.questions[held.number].purpose,
+                probability=state.questions[held.number].probability,
+                question=question_id(held.number, held.token),
+            )
+            for held in taken
+        ]
+
+    found: list[Record] = []
+    while len(found) < count:
+        handed, fresh = session.journal.submit(command)
+        found.extend(fresh[: count - len(found)])
+        if not handed and (not session.refitter.supply() or not session.journal.submit(_has_room)):
+            break
+    return [replace(item, id=session.shown(item.row or 0)[0]) for item in found]
+
+
+def _has_room(desk: Desk) -> bool:
+    return desk.state.spent + desk.state.pending(desk.now) < desk.state.budget and not desk.state.finished
+
+
+def import_(session: Session, path: Path, format_: str | None, annotator: str | None, kind: str | None) -> ImportReport:
+    """Take a file's answers in, all or none."""
+    form = format_of(path, format_)
+    data = read_bytes(path)
+    batch = from_tasks(data) if form == "label_studio" else READERS[form](data)
+    incoming = _incoming(session, batch, annotator, kind or session.settings.kind)
+
+    def command(desk: Desk) -> ImportReport:
+        return take_in(desk, incoming, [_given_back(desk.state, *item) for item in batch.cancelled])
+
+    return session.journal.submit(command)
+
+
+def _given_back(state: State, question: str | None, row: int | None) -> int | None:
+    """The lease a cancelled task was handed out under, if it is this campaign's."""
+    if question is None:
+        return None
+    try:
+        number, token = parse_id(question)
+    except NotFound:
+        return None
+    asked = state.questions.get(number)
+    return token if asked is not None and token in asked.tokens and asked.row == row else None
+
+
+def _incoming(session: Session, batch: Batch, annotator: str | None, kind: str) -> list[Incoming]:
+    rows = _rows(session, batch.records)
+    found = []
+    for place, (row, record) in enumerate(zip(rows, batch.records, strict=True), start=1):
+        who, what = record.annotator or annotator, record.kind or kind
+        if who is None:
+            raise InputError(f"Answer {place} names no annotator: pass annotator=. Nothing was imported.")
+        check_kind(what)
+        if record.purpose not in _PURPOSES:
+            raise InputError(f"Answer {place} has an unknown purpose: use {', '.join(_PURPOSES)}.")
+        token = None
+        if record.question is not None:
+            try:
+                token = parse_id(record.question)[1]
+            except NotFound:
+                token = None  # an id of some other tool
+        value = _value(session, place, record)
+        name = clean_name("annotator's name", who)
+        found.append(
+            Incoming(row, name, value, what, record.purpose, record.probability, record.counted, record.late, token)
+        )
+    return found
+
+
+def _value(session: Session, place: int, record: Record) -> Value:
+    if record.outcome in (CANNOT_TELL, DECLINED):
+        return Value(record.outcome)
+    if record.outcome != GROUP or record.group not in session.settings.groups:
+        raise UnknownGroup(f"Answer {place} is none of this campaign's groups. Nothing was imported.")
+    return Value(GROUP, session.settings.groups.index(record.group))
+
+
+def _rows(session: Session, found: Sequence[Record]) -> list[int]:
+    """The rows the records speak of, by number or by id; both must agree where both are given."""
+    size = len(session.materials)
+    numbers: dict[str, int] = {}
+    if any(record.row is None for record in found):
+        numbers = {session.shown(row)[0]: row for row in range(size)}
+    rows = []
+    for place, record in enumerate(found, start=1):
+        row = record.row if record.row is not None else numbers.get(record.id or "")
+        if row is None or not 0 <= row < size:
+            raise InputError(f"Answer {place} is about a row this campaign does not have. Nothing was imported.")
+        if record.id is not None and session.shown(row)[0] != record.id:
+            raise InputError(f"Answer {place} names a row by another id than this campaign: is it of other data?")
+        rows.append(row)
+    return rows
