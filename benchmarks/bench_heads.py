@@ -1,0 +1,187 @@
+"""The bank's training step against its bare batched matrix products, in the same run.
+
+A step is everything `train_heads` does per mini-batch: drawing rows and dropout masks, forward, cross-entropy and
+penalty, backward, Adam. The bare products are the matrix products that step cannot do without, and nothing else.
+Both are measured in turn, many times; the table shows medians and the median of the paired ratios.
+
+    python benchmarks/bench_heads.py                # the table and the goals; status 1 where one is missed
+    python benchmarks/bench_heads.py --profile 40   # where the time goes, by operation, at 40 heads
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
+import torch
+
+from apod.answers import Answers
+from apod.heads import HeadBank, initial_parameters
+from apod.pod import PenaltyRows, Pool, Training, train_heads
+from apod.schedule import Schedule
+
+HEADS = (1, 8, 40, 64)
+BODIES = ((64, 32, 2), (32, 32, 32, 2))
+BATCH, ANNOTATED, STEPS = 256, 30, 20
+GOALS = {8: 6.0, 40: 4.0}
+LATER_GOALS = {40: 3.0, 64: 3.0}
+
+
+@dataclass(frozen=True)
+class Case:
+    """K heads of these sizes; S is each head's own or shared by all."""
+
+    sizes: tuple[int, ...]
+    heads: int
+    separate: bool
+
+    @property
+    def name(self) -> str:
+        return "-".join(map(str, self.sizes)) + (", own S" if self.separate else ", one S")
+
+
+def make_pool(case: Case) -> Pool:
+    rng = np.random.default_rng(0)
+    embeddings = torch.as_tensor(rng.normal(size=(BATCH * STEPS, case.sizes[0])), dtype=torch.float32)
+    labels = torch.from_numpy(rng.integers(2, size=len(embeddings)))
+    return Pool("bench", 0, embeddings, labels, embeddings[:1], labels[:1], 2)
+
+
+def training_steps(case: Case) -> Callable[[], None]:
+    """One epoch of STEPS steps, as in every round of the loop."""
+    pool, rng = make_pool(case), np.random.default_rng(1)
+    bank = HeadBank.replicate(initial_parameters(case.sizes, rng), case.heads, case.sizes)
+    strengths = torch.linspace(0, 2, case.heads)
+    training = Training(hidden=case.sizes[1:-1], epochs=1, batch_size=BATCH)
+    trajectories = []
+    for _ in range(case.heads):
+        rows = rng.choice(len(pool.labels), ANNOTATED, replace=False)
+        trajectories.append(Answers(tuple(rows.tolist()), tuple(rng.integers(2, size=ANNOTATED).tolist())))
+    of_head = list(range(case.heads)) if case.separate else [0] * case.heads
+    behind = PenaltyRows(pool, training.penalty.what, trajectories, of_head)
+    return lambda: train_heads(bank, pool, training, 0, strengths, behind)
+
+
+def schedule_alone(case: Case) -> Callable[[], None]:
+    """What drawing the rows and masks of those steps costs by itself."""
+    schedule = Schedule(
+        n=BATCH * STEPS, hidden=case.sizes[1:-1], seed=0, dataset="bench", round=0, epochs=1, batch_size=BATCH,
+        own=ANNOTATED,
+    )  # fmt: skip
+
+    def draw() -> None:
+        for _ in schedule:
+            pass
+
+    return draw
+
+
+def bare_products(case: Case) -> Callable[[], None]:
+    """The batched matrix products of STEPS steps: forward, weight gradients, and gradients of hidden layers."""
+    rng = np.random.default_rng(2)
+
+    def random(*shape: int) -> torch.Tensor:
+        return torch.as_tensor(rng.normal(size=shape), dtype=torch.float32)
+
+    heads, rows = case.heads, BATCH + ANNOTATED
+    shared = random(BATCH if case.separate else rows, case.sizes[0])
+    parts = [shared.expand(heads, -1, -1)] + ([random(heads, ANNOTATED, case.sizes[0])] if case.separate else [])
+    weights = [random(heads, i, o) for i, o in zip(case.sizes, case.sizes[1:], strict=False)]
+    outputs = [random(heads, rows, width) for width in case.sizes[1:]]
+    slices = list(torch.split(outputs[0], [part.shape[1] for part in parts], dim=1))
+
+    def run() -> None:
+        for _ in range(STEPS):
+            for part in parts:
+                torch.bmm(part, weights[0])
+            for inputs, weight in zip(outputs, weights[1:], strict=False):
+                torch.bmm(inputs, weight)
+            for depth in range(len(weights) - 1, 0, -1):
+                torch.bmm(outputs[depth - 1].transpose(1, 2), outputs[depth])
+                torch.bmm(outputs[depth], weights[depth].transpose(1, 2))
+            for part, slope in zip(parts, slices, strict=True):
+                torch.bmm(part.transpose(1, 2), slope)
+
+    return run
+
+
+def seconds(work: Callable[[], None]) -> float:
+    start = time.perf_counter()
+    work()
+    return (time.perf_counter() - start) / STEPS
+
+
+def measure(case: Case, repetitions: int) -> tuple[float, float, float, float]:
+    """Median seconds per step of the bare products, the training step and its draws; median paired ratio."""
+    works = [bare_products(case), training_steps(case), schedule_alone(case)]
+    for work in works:
+        seconds(work)  # warm up
+    times = [[seconds(work) for work in works] for _ in range(repetitions)]
+    bare, step, draws = (median(column) for column in zip(*times, strict=True))
+    return bare, step, draws, median(t[1] / t[0] for t in times)
+
+
+def verdict(heads: int, ratio: float) -> tuple[str, bool]:
+    """What the goals say of a ratio, and whether a goal of today is missed."""
+    words, missed = [], False
+    for goals, name in ((GOALS, "goal"), (LATER_GOALS, "later goal")):
+        if heads in goals:
+            met = ratio <= goals[heads]
+            missed |= goals is GOALS and not met
+            words.append(f"{name} {goals[heads]:g}x {'met' if met else 'MISSED'}")
+    return ", ".join(words), missed
+
+
+def table(repetitions: int) -> int:
+    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads, {repetitions} alternating repetitions of")
+    print(f"{STEPS} steps; mini-batch {BATCH} + {ANNOTATED} annotated rows, float32, dropout and penalty included\n")
+    print(f"{'sizes':22}{'heads':>6}{'bare ms':>9}{'step ms':>9}{'draws ms':>10}{'us/head':>9}{'ratio':>7}  goals")
+    failed = False
+    for sizes in BODIES:
+        for separate in (False, True):
+            for heads in HEADS:
+                case = Case(sizes, heads, separate)
+                bare, step, draws, ratio = measure(case, repetitions)
+                words, missed = verdict(heads, ratio)
+                failed |= missed
+                print(
+                    f"{case.name:22}{heads:6}{1e3 * bare:9.3f}{1e3 * step:9.3f}{1e3 * draws:10.3f}"
+                    f"{1e6 * step / heads:9.1f}{ratio:7.2f}  {words}",
+                    flush=True,
+                )
+    return int(failed)
+
+
+def profile(heads: int) -> None:
+    """Time by operation, for each pair of sizes, S of each head's own."""
+    for sizes in BODIES:
+        work = training_steps(Case(sizes, heads, separate=True))
+        work()
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
+            for _ in range(5):
+                work()
+        print(sizes, f"{heads} heads, {5 * STEPS} steps")
+        print(profiler.key_averages().table(sort_by="self_cpu_time_total", row_limit=22, max_name_column_width=40))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--repetitions", type=int, default=25)
+    parser.add_argument("--threads", type=int, help="default: torch's own choice")
+    parser.add_argument("--profile", type=int, metavar="HEADS", help="show the time by operation instead")
+    arguments = parser.parse_args()
+    if arguments.threads:
+        torch.set_num_threads(arguments.threads)
+    if arguments.profile:
+        profile(arguments.profile)
+        return 0
+    return table(arguments.repetitions)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
