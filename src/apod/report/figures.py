@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from markupsafe import Markup
@@ -79,7 +79,7 @@ def _rate_row(
     if ends is not None:
         parts.append(line(x(ends[0]), y, x(ends[1]), y, f"whisker {class_}"))
         said += f", interval {percent_span(ends)}"
-    dot = tag("path", tip(said), d=marker("dot", x(value), y, 5), class_=f"mark {class_}")
+    dot = tag("path", tip(said), d=marker("circle", x(value), y, 5), class_=f"mark {class_}")
     return Markup("").join([*parts, dot, words(WIDTH - 2, y + 4, percent(value), "end", "value")])
 
 
@@ -133,13 +133,13 @@ def _crosshair(entry: Result, x: Scale, y: Scale, class_: str) -> Markup:
 
 def _curve_mark(entry: Result, place: tuple[float, float], chosen: float) -> Markup:
     strength = entry["strength"]
-    shape, radius, class_ = ("square", 6, "before") if strength == 0 else ("dot", 4, "after")
+    shape, radius, class_ = ("square", 6, "before") if strength == 0 else ("circle", 4, "after")
     said = (
-        f"{_strength_name(strength, chosen)}: gap {points(entry['gap'])} points, accuracy {percent(entry['accuracy'])}, "
-        f"balanced accuracy {percent(entry['balanced_accuracy'])}"
+        f"{_strength_name(strength, chosen)}: gap {points(entry['gap'])} points, "
+        f"accuracy {percent(entry['accuracy'])}, balanced accuracy {percent(entry['balanced_accuracy'])}"
     )
     mark = tag("path", tip(said), d=marker(shape, *place, radius), class_=f"mark {class_}")
-    ring = tag("path", d=marker("dot", *place, 9), class_="ring after") if strength == chosen and strength else ""
+    ring = tag("path", d=marker("circle", *place, 9), class_="ring after") if strength == chosen and strength else ""
     return Markup("").join([ring, mark])
 
 
@@ -150,27 +150,36 @@ def _curve_labels(entries: Sequence[Result], places: Sequence[tuple[float, float
     for i in sorted(range(len(entries)), key=lambda i: entries[i]["strength"] not in (0, chosen)):
         strength = entries[i]["strength"]
         text = _strength_name(strength, chosen) if strength in (0, chosen) else f"{strength:g}"
-        box, at_x, at_y, anchor = _free_place(text, places[i], taken)
-        if box is None:
+        found = _free_place(text, places[i], taken)
+        if found is None:
             continue
+        at_x, at_y, anchor, far, box = found
         taken.append(box)
+        if far:
+            parts.append(line(*places[i], at_x, at_y - 4, "leader after"))
         parts.append(words(at_x, at_y, text, anchor, "label strong" if strength in (0, chosen) else "label"))
     return Markup("").join(parts)
 
 
 Box = tuple[float, float, float, float]
+DIRECTIONS = ((1, 0), (-1, 0), (0, -1), (0, 1), (0.8, -0.8), (-0.8, -0.8), (0.8, 0.8), (-0.8, 0.8))
 
 
-def _free_place(text: str, place: tuple[float, float], taken: Sequence[Box]) -> tuple[Box | None, float, float, str]:
-    wide = len(text) * CHARACTER
-    for dx, dy, anchor in ((12, 4, "start"), (-12, 4, "end"), (0, -13, "middle"), (0, 22, "middle"), (9, -9, "start")):
-        x, y = place[0] + dx, place[1] + dy
-        left = x if anchor == "start" else x - wide if anchor == "end" else x - wide / 2
-        box = (left, y - 10, left + wide, y + 2)
-        inside = box[0] >= 50 and box[2] <= WIDTH and box[1] >= 30 and box[3] <= 290
-        if inside and not any(b[0] < box[2] and box[0] < b[2] and b[1] < box[3] and box[1] < b[3] for b in taken):
-            return box, x, y, anchor
-    return None, 0.0, 0.0, "start"
+def _free_place(
+    text: str, place: tuple[float, float], taken: Sequence[Box]
+) -> tuple[float, float, str, bool, Box] | None:
+    """The nearest place around a point where the text covers nothing: x, y, anchor, whether far off, its box."""
+    wide = len(text) * CHARACTER + 4
+    for reach in (12, 24, 38, 54):
+        for right, down in DIRECTIONS:
+            x, y = place[0] + reach * right, place[1] + 4 + reach * down * (1.2 if reach == 12 else 1)
+            anchor = "middle" if right == 0 else "start" if right > 0 else "end"
+            left = x - wide * {"start": 0, "middle": 0.5, "end": 1}[anchor]
+            box = (left, y - 10, left + wide, y + 3)
+            inside = box[0] >= 50 and box[2] <= WIDTH and box[1] >= 30 and box[3] <= 290
+            if inside and not any(b[0] < box[2] and box[0] < b[2] and b[1] < box[3] and box[1] < b[3] for b in taken):
+                return x, y, anchor, reach > 12, box
+    return None
 
 
 def answers_chart(
@@ -205,7 +214,7 @@ def answers_chart(
     for name, class_, values in usable:
         places = [None if v is None else (x(a), y(v)) for a, v in zip(answered, values, strict=True)]
         parts.append(polyline(places, class_, step=counts))
-        parts.append(_dots(name, class_, answered, values, places, text))
+        parts.append(_dots(name, class_, answered, values, places, text, 1.5 if counts else 2.5))
         drawn = [place for place in places if place is not None]
         if drawn:
             ends.append((*drawn[-1], class_, name))
@@ -228,15 +237,15 @@ def _dots(
     answered: Sequence[int],
     values: Sequence[float | None],
     places: Sequence[tuple[float, float] | None],
-    text: Any,
+    text: Callable[[float], str],
+    radius: float,
 ) -> Markup:
-    """A small mark with a tip per round; visible only where there are few."""
-    radius = 2.5 if len(answered) <= 60 else 1.5
+    """A small mark with a tip per round."""
     return Markup("").join(
         tag(
             "path",
             tip(f"{name}, {a} answers: {text(v)}"),
-            d=marker("dot", *place, radius),
+            d=marker("circle", *place, radius if len(answered) <= 60 else 1.2),
             class_=f"mark small {class_}",
         )
         for a, v, place in zip(answered, values, places, strict=True)
@@ -251,7 +260,7 @@ def changes_chart(result: Result) -> Markup | None:
     if not groups:
         return None
     largest = max(max(g["to_positive"], g["to_negative"]) / g["n"] for g in groups.values())
-    reach = (WIDTH - 2 * 84) / 2
+    reach = WIDTH / 2 - 98
     x = Scale((0.0, max(largest, 1e-9)), (0.0, reach))
     middle, height = WIDTH / 2, 30 + 46 * len(groups)
     parts: list[str] = [

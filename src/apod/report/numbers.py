@@ -52,7 +52,7 @@ def plain(value: Value, digits: int = 3) -> str:
     if value is None or not defined(value):
         return UNDEFINED
     size = abs(value)
-    if size >= 1e5 or 0 < size < 1e-3:
+    if size >= 1e5 or 0 < size < 1e-4:
         return f"{value:.1e}".replace("-", "−")
     return (f"{value:,.0f}" if size >= 1000 else f"{value:.{digits}g}").replace("-", "−")
 

@@ -42,6 +42,8 @@ class Surface:
 
     positive: FloatArray  # (len(grid_y), len(grid_x)) P(y = 1)
     asked: Sequence[AskedPoint] = ()
+    accuracy: float | None = None  # on the test part, for the panel's title
+    gap: float | None = None
 
 
 @dataclass(frozen=True, eq=False)

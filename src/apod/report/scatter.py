@@ -2,34 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from markupsafe import Markup
 
+from apod.report.numbers import defined, percent, points
 from apod.report.pictures import AskedPoint, FloatArray, Map, Plane, Surface
-from apod.report.svg import WIDTH, Scale, drawing, line, marker, padded, tag, tip, words
+from apod.report.svg import SHAPES, WIDTH, Scale, drawing, line, marker, padded, shorten, tag, tip, words
 
 Result = Mapping[str, Any]
-GROUP_SHAPES = ("plus", "dot", "cross", "triangle", "square", "diamond", "bar", "dash")
-"""A group's marker, by its place in group_names; colour is the label's. The paper's Figure 1 does the same."""
+MOST_PEOPLE = 700
+"""People drawn per panel of Figure 1; more hide each other."""
 
 SIDE = WIDTH - 20
 THRESHOLD = 0.5
 
 
 def shape_of(result: Result, group: str | None) -> str | None:
-    """The marker of a group; None for somebody nobody could place."""
+    """The marker of a group: its name where that is a shape, else by place; None where nobody could tell."""
     names = list(result["group_names"])
-    return GROUP_SHAPES[names.index(group) % len(GROUP_SHAPES)] if group in names else None
+    if group not in names:
+        return None
+    return group if set(names) <= set(SHAPES) else SHAPES[names.index(group) % len(SHAPES)]
 
 
 def swatch(shape: str | None, label: int | None, asked: bool = False) -> Markup:
     """A marker as it stands in a legend."""
     class_ = "ink" if label is None else f"label{label}"
-    parts: list[str] = [tag("path", d=marker("dot", 8, 8, 6.5), class_="asked")] if asked else []
+    parts: list[str] = [tag("path", d=marker("circle", 8, 8, 6.5), class_="asked")] if asked else []
     parts.append(_glyph(shape, 8, 8, 3.6, class_))
     return tag("svg", *parts, viewBox="0 0 16 16", aria_hidden="true", class_="swatch")
 
@@ -44,8 +47,8 @@ def map_chart(result: Result, picture: Map) -> Markup:
     parts: list[str] = [_border()]
     for label in (0, 1):
         here = picture.label == label
-        dots = _markers("dot", x, y, picture.x[here], picture.y[here], 1.4)
-        parts.append(tag("path", d=dots, class_=f"people label{label}"))
+        dots = _markers("circle", x, y, picture.x[here], picture.y[here], 1.4)
+        parts.append(tag("path", d=dots, class_=f"people solid label{label}"))
     parts += [_asked(result, point, x, y) for point in picture.asked]
     alt = (
         f"{picture.method} of {len(picture.x)} people of the pool, coloured by label; "
@@ -54,42 +57,40 @@ def map_chart(result: Result, picture: Map) -> Markup:
     return drawing(WIDTH, alt, *parts)
 
 
-def plane_charts(result: Result, picture: Plane) -> list[tuple[str, Markup]]:
-    """Figure 1 as panels, each with its title: without mitigation, random answers where given, with mitigation."""
-    panels: list[tuple[str, Surface]] = [("Without mitigation", picture.vanilla)]
+def plane_charts(result: Result, picture: Plane) -> list[tuple[str, str, Markup]]:
+    """Figure 1 as panels (title, what it achieves, picture): without mitigation, random answers, with mitigation."""
+    vanilla, selected = result["vanilla"], result["selected"]
+    panels = [("Without mitigation", picture.vanilla, vanilla["accuracy"], vanilla["gap"])]
     if picture.random is not None:
-        panels.append(("Random people asked", picture.random))
-    panels.append(("With mitigation", picture.selected))
+        panels.append(("Random people asked", picture.random, picture.random.accuracy, picture.random.gap))
+    panels.append(("With mitigation", picture.selected, selected["accuracy"], selected["gap"]))
     return [
-        (f"({letter}) {title}", _panel(result, picture, surface, title))
-        for letter, (title, surface) in zip("abc", panels, strict=False)
+        (f"({letter}) {title}", _achieved(accuracy, gap), _panel(result, picture, surface, title))
+        for letter, (title, surface, accuracy, gap) in zip("abc", panels, strict=False)
     ]
+
+
+def _achieved(accuracy: float | None, gap: float | None) -> str:
+    known = [f"accuracy {percent(accuracy)}"] if defined(accuracy) else []
+    return ", ".join([*known, f"gap {points(gap)}"] if defined(gap) else known)
 
 
 def _panel(result: Result, picture: Plane, surface: Surface, title: str) -> Markup:
     grid_x, grid_y = picture.grid_x.astype(float), picture.grid_y.astype(float)
     x, y = _square((grid_x[0], grid_x[-1]), (grid_y[0], grid_y[-1]))
     region, boundary = contour(surface.positive, THRESHOLD)
-    to_x = [x(v) for v in grid_x]
-    to_y = [y(v) for v in grid_y]
-    parts: list[str] = [tag("path", d=_polygons(region, to_x, to_y), class_="region"), _border()]
-    inside = (picture.x >= grid_x[0]) & (picture.x <= grid_x[-1]) & (picture.y >= grid_y[0]) & (picture.y <= grid_y[-1])
-    for code, name in enumerate((*result["group_names"], None)):
-        in_group = inside & (picture.group == (code if name is not None else -1))
-        for label in (0, 1):
-            here = in_group & (picture.label == label)
-            if here.any():
-                people = _markers(shape_of(result, name) or "dot", x, y, picture.x[here], picture.y[here], 2.2)
-                parts.append(tag("path", d=people, class_=f"people label{label}"))
-    parts.append(tag("path", d=_segments(boundary, to_x, to_y), class_="boundary"))
-    parts += [_asked(result, point, x, y) for point in surface.asked]
-    parts += [
-        words(WIDTH / 2, WIDTH - 2, f"{picture.feature_names[0]} →", "middle", "title"),
+    to_x, to_y = [x(v) for v in grid_x], [y(v) for v in grid_y]
+    across, up = (shorten(name, 40) for name in picture.feature_names)
+    parts = [
+        tag("path", d=_polygons(region, to_x, to_y), class_="region"),
+        _border(),
+        *_people(result, picture, x, y),
+        tag("path", d=_segments(boundary, to_x, to_y), class_="boundary"),
+        *(_asked(result, point, x, y) for point in surface.asked),
+        words(WIDTH / 2, WIDTH - 2, f"{across} →", "middle", "title"),
         tag(
             "text",
-            f"{picture.feature_names[1]} →",
-            x=0,
-            y=0,
+            f"{up} →",
             text_anchor="middle",
             class_="title",
             transform=f"translate(12 {WIDTH / 2:.0f}) rotate(-90)",
@@ -97,10 +98,25 @@ def _panel(result: Result, picture: Plane, surface: Surface, title: str) -> Mark
     ]
     negative, positive = result["label_names"]
     alt = (
-        f"{title}: people by {picture.feature_names[0]} and {picture.feature_names[1]}; the line is the decision "
-        f"boundary between {negative} and {positive}; {len(surface.asked)} people asked about are ringed."
+        f"{title}: people by {across} and {up}; the line is the decision boundary between {negative} and {positive}; "
+        f"{len(surface.asked)} people asked about are ringed."
     )
     return drawing(WIDTH, alt, *parts)
+
+
+def _people(result: Result, picture: Plane, x: Scale, y: Scale) -> Iterator[Markup]:
+    """One path per group and label: colour = label, shape = recorded group."""
+    inside = (picture.x >= x.domain[0]) & (picture.x <= x.domain[1])
+    inside &= (picture.y >= y.domain[0]) & (picture.y <= y.domain[1])
+    rows = np.flatnonzero(inside)
+    rows = rows[np.linspace(0, len(rows) - 1, min(len(rows), MOST_PEOPLE)).astype(int)] if len(rows) else rows
+    for code, name in (*enumerate(result["group_names"]), (-1, None)):
+        for label in (0, 1):
+            here = rows[(picture.group[rows] == code) & (picture.label[rows] == label)]
+            if len(here):
+                shape = shape_of(result, name) or "circle"
+                drawn = _markers(shape, x, y, picture.x[here], picture.y[here], 1.8 if shape == "circle" else 2.8)
+                yield tag("path", d=drawn, class_=f"people {_filled(shape)}label{label}")
 
 
 def _square(x_domain: tuple[float, float], y_domain: tuple[float, float]) -> tuple[Scale, Scale]:
@@ -121,14 +137,19 @@ def _asked(result: Result, point: AskedPoint, x: Scale, y: Scale) -> Markup:
     row = "" if point.row is None else f"row {point.row}, "
     answer = point.group if point.group is not None else "could not tell"
     said = f"{row}round {point.round}: {answer}, {result['label_names'][point.label]}"
-    ring = tag("path", tip(said), d=marker("dot", at_x, at_y, 7), class_="mark asked")
+    ring = tag("path", tip(said), d=marker("circle", at_x, at_y, 7), class_="mark asked")
     return Markup("").join([ring, _glyph(shape_of(result, point.group), at_x, at_y, 3.6, f"label{point.label}")])
 
 
 def _glyph(shape: str | None, x: float, y: float, radius: float, class_: str) -> Markup:
     if shape is None:
         return words(x, y + 4, "?", "middle", f"unknown {class_}")
-    return tag("path", d=marker(shape, x, y, radius), class_=f"glyph {class_}")
+    size = radius * 0.7 if shape == "circle" else radius
+    return tag("path", d=marker(shape, x, y, size), class_=f"glyph {_filled(shape)}{class_}")
+
+
+def _filled(shape: str) -> str:
+    return "solid " if shape == "circle" else ""  # the others are told apart best by their outline
 
 
 Point = tuple[float, float]

@@ -174,28 +174,39 @@ def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list
 def end_labels(ends: Sequence[tuple[float, float, str, str]], x: float, low: float, high: float) -> Markup:
     """Line names beside their last points: (x, y, class, name) each, pushed apart, joined to the line by a hair."""
     parts = []
-    for (from_x, from_y, class_, name), y in zip(ends, spread([e[1] for e in ends], 14, low, high), strict=True):
+    gap = min(14.0, (high - low) / max(1, len(ends) - 1))
+    for (from_x, from_y, class_, name), y in zip(ends, spread([e[1] for e in ends], gap, low, high), strict=True):
         most = int((WIDTH - x - 8) / CHARACTER)
         parts += [line(from_x + 4, from_y, x + 3, y, f"leader {class_}")]
         parts += [tag("text", shorten(name, most), tip(name), x=x + 6, y=y + 4, class_="label")]
     return Markup("").join(parts)
 
 
-SHAPES: dict[str, str] = {
-    "plus": "m{a} 0h{b}m{c} {a}v{b}",
-    "dot": "m{a} 0a{r} {r} 0 1 0 {b} 0a{r} {r} 0 1 0 {n} 0",
-    "cross": "m{a} {a}l{b} {b}m0 {n}l{n} {b}",
-    "triangle": "m0 {a}l{r} {b}h{n}z",
-    "square": "m{a} {a}h{b}v{b}h{n}z",
-    "diamond": "m0 {a}l{r} {r}l{a} {r}l{a} {a}z",
-    "bar": "m0 {a}v{b}",
-    "dash": "m{a} 0h{b}",
+STROKES = {"plus": "m{a} 0h{b}m{a} {a}v{b}", "cross": "m{a} {a}l{b} {b}m0 {n}l{n} {b}"}
+CORNERS = {  # how many, and how far out every second one lies
+    "triangle": (3, 1.0),
+    "square": (4, 1.0),
+    "diamond": (4, 1.0),
+    "pentagon": (5, 1.0),
+    "hexagon": (6, 1.0),
+    "star": (10, 0.45),
 }
-"""Markers as paths relative to their centre: a = -r, b = 2r, c = -r, n = -2r. The paper's own are plus and dot."""
+SHAPES = ("plus", "circle", "cross", "triangle", "square", "diamond", "pentagon", "hexagon", "star")
+"""Markers by name. The paper's Figure 1 has plus and circle."""
 
 
 def marker(shape: str, x: float, y: float, radius: float) -> str:
     """Path data of one marker; many of one class go into one path."""
-    r = radius
-    size = {"r": _text(r), "a": _text(-r), "b": _text(2 * r), "c": _text(-r), "n": _text(-2 * r)}
-    return f"M{_text(float(x))} {_text(float(y))}{SHAPES[shape].format(**size)}"
+    r, start = radius, f"M{_text(float(x))} {_text(float(y))}"
+    size = {"r": _text(r), "a": _text(-r), "b": _text(2 * r), "n": _text(-2 * r)}
+    if shape == "circle":
+        return start + "m{a} 0a{r} {r} 0 1 0 {b} 0a{r} {r} 0 1 0 {n} 0".format(**size)
+    if shape in STROKES:
+        return start + STROKES[shape].format(**size)
+    corners, inner = CORNERS[shape]
+    turn = math.pi / 4 if shape == "square" else 0.0
+    points = []
+    for k in range(corners):
+        angle, reach = turn + 2 * math.pi * k / corners, 1.2 * r * (inner if k % 2 else 1.0)
+        points.append(f"{x + reach * math.sin(angle):.1f} {y - reach * math.cos(angle):.1f}")
+    return f"M{'L'.join(points)}z"

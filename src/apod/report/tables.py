@@ -22,6 +22,7 @@ from apod.report.numbers import (
 
 Result = Mapping[str, Any]
 
+COMMAND_WIDTH = 88
 MOST_ROWS = 500
 """Longer tables end here and point to result.json."""
 
@@ -77,27 +78,58 @@ def _difference(before: float | None, after: float | None) -> str:
 
 
 def curve_table(result: Result) -> Table:
-    """Every strength at its best round, with what the choice was made by."""
-    entries = [result["vanilla"], *result["tradeoff"]]
-    chosen = result["selected"]["strength"]
+    """Every strength at its best round: what it achieves."""
     rows = []
-    for entry in entries:
-        name = "0 (no mitigation)" if entry["strength"] == 0 else f"{entry['strength']:g}"
-        validation, intervals = entry["validation"], entry["intervals"]
+    for entry in _curve(result):
+        intervals = entry["intervals"]
         rows.append(
             [
-                Cell(f"{name}, selected" if entry["strength"] == chosen and chosen else name),
+                Cell(_strength(result, entry)),
                 Cell(percent(entry["accuracy"]), percent_span(intervals.get("accuracy"))),
-                Cell(percent(entry["balanced_accuracy"])),
+                Cell(percent(entry["balanced_accuracy"]), percent_span(intervals.get("balanced_accuracy"))),
                 Cell(points(entry["gap"]), percent_span(intervals.get("gap"))),
-                *_cells(decimal(entry["eop"]), decimal(entry["delta_eo"]), count(entry["round"])),
-                *_cells(decimal(validation.get("fairness")), decimal(validation.get("score"))),
             ]
         )
-    columns = ["Strength", "Accuracy", "Balanced accuracy", "Gap, points", "EOP", "ΔEO", "Kept from round"]
-    columns += ["Validation fairness", "Validation score"]
-    marked = next((i for i, e in enumerate(entries) if e["strength"] == chosen), None)
-    return Table("Every strength on the test part, and the validation score it was judged by", columns, rows, 1, marked)
+    columns = ["Strength", "Accuracy", "Balanced accuracy", "Gap, points"]
+    return Table("Every strength on the test part, with 95% intervals", columns, rows, 1, _selected_row(result))
+
+
+def choice_table(result: Result) -> Table:
+    """Every strength at its best round: the paper's measures, and what the choice was made by."""
+    rows = []
+    for entry in _curve(result):
+        validation = entry["validation"]
+        measures = (entry["eop"], entry["delta_eo"], entry["demographic_parity_difference"])
+        judged = (validation.get("accuracy"), validation.get("fairness"), validation.get("score"))
+        rows.append(
+            _cells(
+                _strength(result, entry),
+                *(decimal(value) for value in measures),
+                count(entry["round"]),
+                *(decimal(value) for value in judged),
+            )
+        )
+    columns = ["Strength", "EOP", "ΔEO", "Difference of selection rates", "Kept from round"]
+    columns += ["Validation accuracy", "Validation fairness", "Validation score"]
+    caption = "The paper's measures on the test part, and the validation score a strength was judged by"
+    return Table(caption, columns, rows, 1, _selected_row(result))
+
+
+def _curve(result: Result) -> list[Result]:
+    return [result["vanilla"], *result["tradeoff"]]
+
+
+def _strength(result: Result, entry: Result) -> str:
+    if entry["strength"] == 0:
+        return "0, no mitigation"
+    chosen = entry["strength"] == result["selected"]["strength"]
+    return f"{entry['strength']:g}, selected" if chosen else f"{entry['strength']:g}"
+
+
+def _selected_row(result: Result) -> int | None:
+    strengths = [entry["strength"] for entry in _curve(result)]
+    chosen = result["selected"]["strength"]
+    return strengths.index(chosen) if chosen in strengths else None
 
 
 def changes_table(result: Result) -> Table:
@@ -119,10 +151,10 @@ def changes_table(result: Result) -> Table:
     return Table("Decisions on the test part that mitigation changes", columns, rows)
 
 
-def _both_ways(changes: Result, excluded: int) -> tuple[str, str]:
+def _both_ways(changes: Result, excluded: int) -> list[str]:
     if excluded:  # the directions of people without a recorded group are not in the result
-        return UNDEFINED, UNDEFINED
-    return tuple(count(sum(g[way] for g in changes["groups"].values())) for way in ("to_negative", "to_positive"))  # type: ignore[return-value]
+        return [UNDEFINED, UNDEFINED]
+    return [count(sum(g[way] for g in changes["groups"].values())) for way in ("to_negative", "to_positive")]
 
 
 def subgroups_table(result: Result) -> Table | None:
@@ -155,28 +187,30 @@ def answers_table(answers: Sequence[Result]) -> Table:
                 count(number),
                 count(answer["round"]),
                 str(answer["row"]),
-                answer["group"] if answer["group"] is not None else "could not tell",
-                why(answer),
+                str(answer["group"]) if answer["group"] is not None else "could not tell",
+                _rule(answer),
+                _looked_in(reason),
+                signed_points(reason.get("centred_accuracy")),
                 plain(reason.get("distance")),
                 plain(answer["probability"]),
             )
         )
-    columns = ["Answer", "Round", "Row in the file", "Group answered", "Why this person", "Distance", "Probability"]
-    return Table("Everyone asked about, in order", columns, rows, 5, left_out=max(0, len(answers) - MOST_ROWS))
+    columns = ["Answer", "Round", "Row in the file", "Group answered", "Rule", "Subgroup looked in", "Accuracy there"]
+    columns += ["Distance", "Probability"]
+    return Table("Everyone asked about, in order", columns, rows, 6, left_out=max(0, len(answers) - MOST_ROWS))
 
 
-def why(answer: Result) -> str:
-    """The reason of a question in a line."""
-    reason = answer["reason"]
-    text = str(reason.get("rule", "no rule recorded"))
-    where = [str(reason[key]) for key in ("group", "label") if reason.get(key) is not None]
-    if where:
-        text += f": {', '.join(where)}" + (" by proxy" if reason.get("group") is not None else "")
-    if reason.get("centred_accuracy") is not None:
-        text += f", {signed_points(reason['centred_accuracy'])} points against the mean"
-    if reason.get("entropy") is not None:
-        text += f", entropy {plain(reason['entropy'])}"
-    return text if answer.get("purpose", "training") == "training" else f"{text} ({answer['purpose']})"
+def _rule(answer: Result) -> str:
+    rule, entropy = str(answer["reason"].get("rule", "not recorded")), answer["reason"].get("entropy")
+    rule += f", entropy {plain(entropy)}" if entropy is not None else ""
+    return rule if answer["purpose"] == "training" else f"{rule} ({answer['purpose']})"
+
+
+def _looked_in(reason: Result) -> str:
+    group, label = reason.get("group"), reason.get("label")
+    if group is None and label is None:
+        return "anywhere"
+    return f"{'any group' if group is None else group}, {'any label' if label is None else label}"
 
 
 def bound_table(result: Result) -> Table:
@@ -269,7 +303,11 @@ def command(result: Result) -> str:
         ("--split", ",".join(f"{s:g}" for s in settings["split"])),
     ]
     told = [f"{flag} {shlex.quote(str(value))}" for flag, value in options if value is not None]
-    return " \\\n  ".join([f"apod run {shlex.quote(str(result['dataset']))}", *told])
+    lines = [f"apod run {shlex.quote(str(result['dataset']))}"]
+    for option in told:
+        fits = len(lines[-1]) + len(option) < COMMAND_WIDTH
+        lines = [*lines[:-1], f"{lines[-1]} {option}"] if fits else [*lines, f"    {option}"]
+    return " \\\n".join(lines)
 
 
 def who_asked(result: Result) -> str:
@@ -278,3 +316,12 @@ def who_asked(result: Result) -> str:
     said = [f"{count(given.count(name))} {name}" for name in result["group_names"]]
     unknown = given.count(None)
     return listed([*said, f"{count(unknown)} could not be told"] if unknown else said)
+
+
+def proxy_hits(result: Result) -> str:
+    """How often the proxy's guess of the group, by which somebody was chosen, was what the annotator said."""
+    told = [a for a in result["answers"] if a["group"] is not None and a["reason"].get("group") is not None]
+    if not told:
+        return ""
+    right = sum(a["group"] == a["reason"]["group"] for a in told)
+    return f"The group they were picked for is the proxy's guess; it was right for {right} of {len(told)}."

@@ -87,8 +87,18 @@ class Verdict:
 def judge(result: Result) -> Verdict:
     """Everything the head of the page says."""
     gap, accuracy = change_of(result, "gap"), change_of(result, "accuracy")
-    sentences = (_gap_sentence(result, gap), _accuracy_sentence(result, accuracy), _cost_sentence(result))
-    return Verdict(gap, accuracy, sentences, tuple(_cautions(result, gap)))
+    cautions = tuple(_cautions(result, gap))
+    at_a_price = f" But {_lowered(cautions[0].title)}." if cautions and gap.direction == "smaller" else ""
+    sentences = (
+        _gap_sentence(result, gap) + at_a_price,
+        _accuracy_sentence(result, accuracy),
+        _cost_sentence(result),
+    )
+    return Verdict(gap, accuracy, sentences, cautions)
+
+
+def _lowered(text: str) -> str:
+    return text[0].lower() + text[1:]
 
 
 def groups_phrase(result: Result) -> str:
@@ -167,7 +177,9 @@ def selection_rate(metrics: Result) -> float | None:
 
 
 def _cautions(result: Result, gap: Change) -> list[Caution]:
-    checks = (_vanished(result), _balanced_loss(result), _levelled_down(result, gap))
+    vanished = _vanished(result)
+    levelled = None if vanished else _levelled_down(result, gap)  # the first says it all
+    checks = (vanished, _balanced_loss(result), levelled)
     return [caution for caution in checks if caution is not None]
 
 
@@ -177,7 +189,7 @@ def _vanished(result: Result) -> Caution | None:
     if before and after is not None and after < NEARLY_NOBODY * before:
         text = (
             f"{percent(after)} are predicted {positive}, {percent(before)} were without mitigation. Where almost "
-            "nobody is, all groups' rates are alike, whatever the classifier is worth. Prefer a smaller strength."
+            "nobody is, all groups' rates are alike, whatever the classifier is worth. Look at the other strengths."
         )
         return Caution(f"Almost nobody is predicted {positive} any more", text)
     for name, old in vanilla["groups"].items():
@@ -208,8 +220,8 @@ def _levelled_down(result: Result, gap: Change) -> Caution | None:
     if not moves or any(move is None or move > -LEVELLED for move in moves.values()):
         return None
     return Caution(
-        "Levelled down",
-        "The true positive rate fell in every group ("
+        "Every group's true positive rate fell",
+        "This is levelling down ("
         + ", ".join(f"{name} {signed_points(move)}" for name, move in moves.items())
         + " points). The gap shrank without any group's rate of being rightly found going up.",
     )

@@ -9,9 +9,10 @@ from markupsafe import Markup
 
 from apod.report import tables
 from apod.report.figures import Series, answers_chart, changes_chart, curve_chart, rate_chart
-from apod.report.numbers import count, defined, listed, percent, percent_span, plain, plural, points, signed_points
+from apod.report.numbers import count, defined, listed, percent, percent_span, plain, points, signed_points
 from apod.report.pictures import Pictures
 from apod.report.scatter import map_chart, plane_charts, shape_of, swatch
+from apod.report.svg import shorten
 from apod.report.verdict import groups_phrase, judge, nobody_recorded
 
 Result = Mapping[str, Any]
@@ -32,7 +33,12 @@ def page(result: Result, pictures: Pictures) -> dict[str, Any]:
         "cards": _cards(result, verdict),
         "nobody_recorded": nobody_recorded(result),
         "rates": _rates(result),
-        "curve": {"chart": curve_chart(result), "table": tables.curve_table(result), "text": _choice(result)},
+        "curve": {
+            "chart": curve_chart(result),
+            "table": tables.curve_table(result),
+            "choice": tables.choice_table(result),
+            "text": _choice(result),
+        },
         "rounds": _rounds(result),
         "changes": {"chart": changes_chart(result), "table": tables.changes_table(result)},
         "asked": _asked(result, pictures),
@@ -46,9 +52,9 @@ def page(result: Result, pictures: Pictures) -> dict[str, Any]:
 def _cards(result: Result, verdict: Any) -> list[dict[str, str]]:
     gap, accuracy, changes = verdict.gap, verdict.accuracy, result["changes"]
     said = {
-        "smaller": "smaller",
+        "smaller": "smaller, but see below" if verdict.cautions else "smaller",
         "larger": "larger",
-        "unclear": "not distinguishable from no change",
+        "unclear": "not distinguishable from no change" + ("" if gap.paired else " (the intervals overlap)"),
         "same": "no change",
         "undefined": "cannot be measured here",
     }[gap.direction]
@@ -61,7 +67,7 @@ def _cards(result: Result, verdict: Any) -> list[dict[str, str]]:
             "small": f"{signed_points(accuracy.difference)} points. {_intervals(accuracy)}",
         },
         {
-            "what": "Gap between the groups, points",
+            "what": "Gap, points",
             "before": points(gap.before),
             "after": points(gap.after),
             "small": f"{said[0].upper()}{said[1:]}{paired}. {_intervals(gap)}",
@@ -69,12 +75,13 @@ def _cards(result: Result, verdict: Any) -> list[dict[str, str]]:
         {
             "what": "Answers used",
             "after": f"{count(len(result['answers']))} of {count(result['n_train'])}",
-            "small": f"{percent(len(result['answers']) / result['n_train'], 2)} of the pool. No other group was read.",
+            "small": f"{percent(len(result['answers']) / result['n_train'], 2)} of the pool. "
+            "Training saw nobody else's group.",
         },
         {
-            "what": "People whose decision changes",
+            "what": "Decisions that change",
             "after": f"{count(changes['total'])} of {count(result['n_test'])}",
-            "small": f"{percent(changes['share'])} of the test part.",
+            "small": f"{percent(changes['share'])} of the people in the test part.",
         },
     ]
 
@@ -89,7 +96,7 @@ def _signed_span(ends: tuple[float, float]) -> str:
 
 
 def _rates(result: Result) -> dict[str, Any]:
-    negative, positive = result["label_names"]
+    negative, positive = (shorten(name, 16) for name in result["label_names"])
     return {
         "tpr": rate_chart(result, "tpr", f"TPR: truly {positive}, and recognised"),
         "fpr": rate_chart(result, "fpr", f"FPR: truly {negative}, but called {positive}"),
@@ -133,8 +140,8 @@ def _choice(result: Result) -> list[str]:
         word = "Strength" if len(better) == 1 else "Strengths"
         verb = "looks" if len(better) == 1 else "look"
         sentences.append(
-            f"{word} {listed(better)} {verb} better on the test part, in gap and in accuracy. That is hindsight: whoever "
-            "picks by the test part needs fresh people to report on."
+            f"{word} {listed(better)} {verb} better on the test part, in gap and in accuracy. That is hindsight: "
+            "whoever picks by the test part needs fresh people to report on."
         )
     return sentences
 
@@ -188,6 +195,7 @@ def _asked(result: Result, pictures: Pictures) -> dict[str, Any]:
     return {
         "table": tables.answers_table(answers),
         "who": tables.who_asked(result),
+        "hits": tables.proxy_hits(result),
         "first": first,
         "rules": sorted({str(a["reason"].get("rule")) for a in answers[first:]} - {"None"}),
         "subgroups": _subgroups_chart(result),
@@ -204,11 +212,11 @@ def _asked(result: Result, pictures: Pictures) -> dict[str, Any]:
 
 
 def _legend(result: Result, answers: Sequence[Result]) -> list[tuple[Markup, str]]:
-    entries = [(swatch("dot", label), str(result["label_names"][label])) for label in (1, 0)]
+    entries = [(swatch("circle", label), str(result["label_names"][label])) for label in (1, 0)]
     entries += [(swatch(shape_of(result, name), None), str(name)) for name in result["group_names"]]
     if any(answer["group"] is None for answer in answers):
         entries.append((swatch(None, None), "could not tell"))
-    return [*entries, (swatch("dot", None, asked=True), "asked about")]
+    return [*entries, (swatch("circle", None, asked=True), "asked about")]
 
 
 def _subgroups_chart(result: Result) -> Markup | None:
@@ -235,7 +243,7 @@ def _bound(result: Result) -> dict[str, Any] | None:
         ("bound", "bound", "ink"),
         ("covering term", "covering_term", "c1"),
         ("sampling term", "sampling_term", "c0"),
-        ("ε, loss of answered", "epsilon", "c4"),
+        ("ε", "epsilon", "c4"),
         ("observed", "observed", "c2"),
     )
     series: list[Series] = [(name, class_, [e[key] for e in entries]) for name, key, class_ in kinds]
@@ -258,12 +266,10 @@ def _bound(result: Result) -> dict[str, Any] | None:
             right=130,
         ),
         "table": tables.bound_table(result),
-        "last": last,
         "numbers": {key: plain(last[key]) for _, key, _ in kinds} | {"gamma": plain(last["gamma"])},
         "binding": binding,
         "strength": plain(last["strength"]),
         "groups": [
             (name, count(g["n"]), plain(g["mean_loss"]), plain(g["delta"])) for name, g in last["groups"].items()
         ],
-        "plural": plural,
     }
