@@ -19,9 +19,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from apod.contrastive import Adam, cross_entropy, linear_start, nt_xent, one_thread, shuffled_batches
+from apod.contrastive import Adam, cross_entropy, linear_start, nt_xent, shuffled_batches
 from apod.errors import CheckpointError, InputError
 from apod.randomness import generator
+from apod.threads import one_thread
 
 FloatArray = npt.NDArray[np.float32]
 Progress = Callable[[int, int, str], None]
@@ -29,9 +30,7 @@ Progress = Callable[[int, int, str], None]
 Pretraining = Literal["contrastive", "cross_entropy"]
 
 CORRUPTION_RATE = 0.6
-_EMBED_ROWS = (
-    1024  # rows per forward pass; fixed, so that a row's result does not hang on how many others came along
-)
+_EMBED_ROWS = 1024  # rows per forward pass; fixed, so that a row's result does not hang on how many others came along
 
 
 @runtime_checkable
@@ -84,9 +83,7 @@ class PerceptronBody:
         return {"weight": self.weight.copy(), "bias": self.bias.copy()}
 
     @classmethod
-    def from_state(
-        cls, state: Mapping[str, npt.NDArray[Any]], history: tuple[float, ...] = ()
-    ) -> PerceptronBody:
+    def from_state(cls, state: Mapping[str, npt.NDArray[Any]], history: tuple[float, ...] = ()) -> PerceptronBody:
         """The body whose `state()` this is."""
         if set(state) != {"weight", "bias"}:
             raise CheckpointError(f"A perceptron body is saved as weight and bias, not {sorted(state)}.")
@@ -111,9 +108,7 @@ class ModuleBody:
     def width(self) -> int:
         """M; as given, otherwise known from the first rows embedded."""
         if self._width is None:
-            raise InputError(
-                "The width of the module's output is not known yet: embed first, or pass width=."
-            )
+            raise InputError("The width of the module's output is not known yet: embed first, or pass width=.")
         return self._width
 
     def embed(self, X: npt.NDArray[Any]) -> FloatArray:
@@ -129,17 +124,11 @@ class ModuleBody:
             out = self._module(x if parameter is None else x.to(parameter.device))
         shape = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__
         if not isinstance(out, Tensor) or out.ndim != 2 or len(out) != len(x):
-            raise InputError(
-                f"The body module returned {shape} for {len(x)} rows: return one embedding per row."
-            )
+            raise InputError(f"The body module returned {shape} for {len(x)} rows: return one embedding per row.")
         if self._width is not None and out.shape[1] != self._width:
-            raise InputError(
-                f"The body module returned {out.shape[1]} columns, not the {self._width} announced."
-            )
+            raise InputError(f"The body module returned {out.shape[1]} columns, not the {self._width} announced.")
         if not torch.isfinite(out).all():
-            raise InputError(
-                "The body module returned NaN or infinity: check its weights and the scale of X."
-            )
+            raise InputError("The body module returned NaN or infinity: check its weights and the scale of X.")
         return out.detach().float().cpu()
 
 
@@ -258,9 +247,7 @@ def _contrastive_steps(rows: FloatArray, blocks: npt.ArrayLike, batch_size: int)
     n, d = rows.shape
     block = np.asarray(blocks)
     if block.shape != (d,):
-        raise InputError(
-            f"blocks has shape {block.shape} and X has {d} columns: give one raw column per encoded one."
-        )
+        raise InputError(f"blocks has shape {block.shape} and X has {d} columns: give one raw column per encoded one.")
     raw, column = np.unique(block, return_inverse=True)  # column (d,): 0 .. raw columns - 1
     flat, offset = torch.tensor(rows).reshape(-1), torch.arange(d)
     spread = torch.from_numpy(column.astype(np.int64))
@@ -297,6 +284,4 @@ def _check_settings(rows: FloatArray, **settings: float) -> None:
         if not value > 0:
             raise InputError(f"{key} is {value}: pass a number above 0.")
     if len(rows) < 2 or settings["batch_size"] < 2:
-        raise InputError(
-            f"{len(rows)} rows in batches of {settings['batch_size']}: pass at least two of each."
-        )
+        raise InputError(f"{len(rows)} rows in batches of {settings['batch_size']}: pass at least two of each.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import numpy as np
 import numpy.typing as npt
@@ -49,21 +48,6 @@ def cross_entropy(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     return loss, gradient / len(labels)
 
 
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Torch on one thread within the block.
-
-    A table's matrices are so small that a second thread gains nothing, and on a busy machine waiting for it
-    costs many times the work. It also makes the result independent of the number of cores.
-    """
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
 class Adam:
     """Adam on several tensors at once, kept in one flat vector: a few operations a step in all."""
 
@@ -91,9 +75,7 @@ def linear_start(rng: np.random.Generator, inputs: int, outputs: int) -> list[Te
     return [torch.from_numpy(rng.uniform(-reach, reach, shape).astype(np.float32)) for shape in shapes]
 
 
-def shuffled_batches(
-    rng: np.random.Generator, n: int, size: int, least: int
-) -> Iterator[npt.NDArray[np.int64]]:
+def shuffled_batches(rng: np.random.Generator, n: int, size: int, least: int) -> Iterator[npt.NDArray[np.int64]]:
     """All n rows in random order, `size` at a time; a rest of fewer than `least` rows sits this epoch out."""
     order = rng.permutation(n)
     for start in range(0, n, size):

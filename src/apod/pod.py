@@ -20,6 +20,7 @@ from apod.heads import HeadBank, initial_parameters
 from apod.penalty import CellWeights, Penalty, cell_weights, penalty_and_slope
 from apod.randomness import generator
 from apod.schedule import Schedule, Step
+from apod.threads import one_thread
 
 DRAWN_ROWS = 1024
 """Rows a penalty over the pool sees per step: enough that the gap is not mostly noise, few enough to be cheap."""
@@ -74,6 +75,23 @@ def pretrain_head(pool: Pool, training: Training) -> npt.NDArray[np.float64]:
     return bank.parameters[0].double().numpy()
 
 
+def round_schedule(pool: Pool, training: Training, round_: str | int, own: int = 0, draw: int = 0) -> Schedule:
+    """The steps of one round, with so many rows behind each mini-batch."""
+    return Schedule(
+        n=len(pool.labels),
+        hidden=training.hidden,
+        seed=pool.seed,
+        dataset=pool.dataset,
+        round=round_,
+        epochs=training.epochs,
+        batch_size=training.batch_size,
+        dropout=training.dropout,
+        own=own,
+        draw=draw,
+        dtype=pool.embeddings.dtype,
+    )
+
+
 def train_heads(
     bank: HeadBank,
     pool: Pool,
@@ -84,25 +102,26 @@ def train_heads(
 ) -> None:
     """POD (Algorithm 2): `epochs` epochs of mini-batch cross-entropy plus the penalty on the rows behind each batch."""
     own, draw = behind.sizes if behind is not None else (0, 0)
-    schedule = Schedule(
-        n=len(pool.labels), hidden=training.hidden, seed=pool.seed, dataset=pool.dataset, round=round_,
-        epochs=training.epochs, batch_size=training.batch_size, dropout=training.dropout,
-        own=own, draw=draw, dtype=pool.embeddings.dtype,
-    )  # fmt: skip
-    strengths = strengths.to(pool.embeddings.dtype)
-    labels = pool.labels.to(pool.embeddings.dtype)
-    for step in schedule:
-        shared, batch_labels = pool.embeddings[step.rows], labels[step.rows]
-        extra, own_rows, cells = behind.at(step) if behind is not None else (None, None, None)
-        if extra is not None:
-            shared = torch.cat([shared, extra])
+    weights = strengths.to(pool.embeddings.dtype)
+    with one_thread():
+        for step in round_schedule(pool, training, round_, own, draw):
+            _pod_step(bank, pool, step, weights, behind, training.penalty.relaxation)
 
-        def slope(logits: Tensor, y: Tensor = batch_labels, cells: CellWeights | None = cells) -> Tensor:
-            margin = logits[..., 1] - logits[..., 0]
-            by_margin = pod_slope(margin, y, strengths, cells, training.penalty.relaxation)
-            return torch.stack([-by_margin, by_margin], dim=2)
 
-        bank.step(shared, own_rows, step.masks, slope)
+def _pod_step(
+    bank: HeadBank, pool: Pool, step: Step, strengths: Tensor, behind: PenaltyRows | None, relaxation: str
+) -> None:
+    shared, labels = pool.embeddings[step.rows], pool.labels[step.rows].to(pool.embeddings.dtype)
+    extra, own, cells = behind.at(step) if behind is not None else (None, None, None)
+    if extra is not None:
+        shared = torch.cat([shared, extra])
+
+    def slope(logits: Tensor) -> Tensor:
+        margin = logits[..., 1] - logits[..., 0]
+        by_margin = pod_slope(margin, labels, strengths, cells, relaxation)
+        return torch.stack([-by_margin, by_margin], dim=2)
+
+    bank.step(shared, own, step.masks, slope)
 
 
 class PenaltyRows:

@@ -19,6 +19,7 @@ from apod.answers import Answers, stack_answers
 from apod.heads import HeadBank, initial_parameters
 from apod.penalty import cross_entropy_slope
 from apod.randomness import generator
+from apod.threads import one_thread
 
 State = dict[str, npt.NDArray[np.float64]]
 
@@ -63,8 +64,9 @@ class PerceptronProxy:
         stacked = stack_answers(trajectories, self.n_groups, embeddings.dtype)
         own = embeddings[stacked.rows]  # (T, S, M)
         epochs = self.epochs * (2 if self.bank.adam.steps == 0 else 1)
-        for _ in range(epochs * -(-own.shape[1] // 256)):
-            self.bank.step(None, own, [], lambda logits: cross_entropy_slope(logits, stacked.targets))
+        with one_thread():
+            for _ in range(epochs * -(-own.shape[1] // 256)):
+                self.bank.step(None, own, [], lambda logits: cross_entropy_slope(logits, stacked.targets))
 
     def probabilities(self, embeddings: Tensor) -> Tensor:
         """Softmax of the linear layer."""

@@ -14,10 +14,9 @@ from apod.bench.fal import FalArm
 from apod.bench.objectives import GroupDro, learning_from_failure_slope
 from apod.heads import HeadBank
 from apod.mitigation import HeadPlan, Mitigation, Plan, TrajectoryPlan
-from apod.pod import DrawnPenaltyRows, train_heads
+from apod.pod import DrawnPenaltyRows, round_schedule, train_heads
 from apod.proxy import LogisticProxy
 from apod.randomness import generator
-from apod.schedule import Schedule
 
 
 class PodArm:
@@ -114,7 +113,7 @@ class GroupDroArm(AllKnownArm):
         """One round of min-max training."""
         unit = self._unit
         groups = torch.from_numpy(unit.groups)
-        for step in plain_schedule(unit, self._round):
+        for step in round_schedule(unit.pool, unit.training, self._round):
             labels, members = unit.pool.labels[step.rows], groups[step.rows]
             self.heads.step(
                 unit.pool.embeddings[step.rows],
@@ -141,7 +140,7 @@ class LffArm:
     def advance(self) -> None:
         """One round of both twins."""
         unit = self._unit
-        for step in plain_schedule(unit, self._round):
+        for step in round_schedule(unit.pool, unit.training, self._round):
             labels = unit.pool.labels[step.rows]
             self._twins.step(
                 unit.pool.embeddings[step.rows],
@@ -157,21 +156,6 @@ class LffArm:
     def answers(self) -> list[Answers]:
         """Nobody was asked."""
         return [Answers()] * len(self.runs)
-
-
-def plain_schedule(unit: Unit, round_: int) -> Schedule:
-    """The steps of a round without rows behind the mini-batch."""
-    training, pool = unit.training, unit.pool
-    return Schedule(
-        n=len(pool.labels),
-        hidden=training.hidden,
-        seed=pool.seed,
-        dataset=pool.dataset,
-        round=round_,
-        epochs=training.epochs,
-        batch_size=training.batch_size,
-        dropout=training.dropout,
-    )
 
 
 def _start(unit: Unit, heads: int) -> HeadBank:
