@@ -1,0 +1,357 @@
+"""`APODClassifier`: Algorithm 1 behind scikit-learn's interface."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import islice
+from os import PathLike
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import torch
+from scipy.special import expit
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from apod.body import Body, ModuleBody
+from apod.classifier.fitting import FloatArray, Rows, fit_heads, fit_table_body, given_body, make_pool
+from apod.classifier.inputs import NoGroupsWarning, binary_labels, group_codes, is_table, training_and_validation
+from apod.classifier.parameters import check_whole, checked_settings, encodes, seed_of
+from apod.classifier.saving import Model, load_model, save_model
+from apod.data import UNKNOWN, FairnessMetric, IntArray, TableEncoder, as_frame
+from apod.errors import CheckpointError, InputError
+from apod.heads import HeadBank
+from apod.metrics import UndefinedRateWarning
+from apod.mitigation import VANILLA, Mitigation
+from apod.penalty import Penalty
+from apod.threads import one_thread
+
+_BLOCK = 256  # rows per forward pass in prediction
+
+
+class APODClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A binary classifier that treats groups more equally, although hardly anybody's group is known.
+
+    A body turns rows into embeddings; small heads on top of it are trained with a penalty on the difference between
+    groups, measured on the few people whose group is known, one head for each strength of the penalty. `query` says
+    whose group is worth knowing next.
+
+    Parameters
+    ----------
+    strengths : "grid" or sequence of float, default="grid"
+        Strengths of the penalty to train, all at once; "grid" is .05 .1 .2 .3 .5 .8 1.2 2. Strength 0, the plain
+        classifier, is always trained besides.
+    strength : float or None, default=None
+        The operating point `predict` uses; trained too if it is not among `strengths`. None: the one with the best
+        accuracy + fairness on the validation part, where groups are guessed from the answers.
+    penalty : {"equalized_odds", "true_positive_rate_parity", "false_positive_rate_parity", "demographic_parity"}
+        What the penalty equalises.
+    relaxation : {"linear", "sigmoid", "tanh"}
+        How the step function in the rates is made differentiable.
+    over : {"annotated", "pool"}
+        Whose rates the penalty compares: those of the annotated rows, or of all training rows by guessed group.
+    selector : str, default="apod"
+        The rule of `query`: "apod", "random", "stratified", "uncertainty", "coreset" or "group".
+    proxy : {"perceptron", "logistic"}
+        How groups are guessed from the annotated rows.
+    body : {"contrastive", "cross_entropy", "precomputed"} or torch.nn.Module, default="contrastive"
+        What makes the embeddings: a perceptron layer pre-trained on the encoded table, without labels or with them;
+        nothing, because X already holds embeddings; or your own module, which is copied and frozen. The last two see
+        X as it is: numbers, not scaled.
+    embedding : int, default=64
+        Width of the perceptron layer.
+    hidden : tuple of int, default=(32,)
+        Hidden layers of the heads.
+    body_epochs, epochs : int, default=50 and 10
+        Epochs of the body's pre-training, and of each round.
+    rounds : int, default=10
+        How often the heads are trained for `epochs` more epochs; the best round of each strength is kept. `apod run`
+        refits after every answer, about 27 times for 30 answers; here all answers are there from the first round on,
+        and the best round is mostly among the first ten.
+    batch_size : int, default=256
+    dropout : float, default=0.5
+        In the heads, while they are trained.
+    validation_fraction : float, default=0.25
+        Share of each class that is kept from training to choose round and strength. It is drawn among the rows without
+        a group: an annotated row does more good in training, annotated rows are few, and nobody's group in the
+        validation part needs to be known. Where all or most rows are annotated, annotated ones fill it up, and their
+        groups count as they are. With 0, or too few rows, the training part takes its place.
+    metric : {"delta_eo", "eop"}
+        Fairness in the choice of round and strength: 1 - |difference of TPR + FPR|, or the ratio of the TPRs.
+    random_state : int, RandomState instance or None, default=None
+        The same int gives the same classifier.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (2,)
+        The labels; the second one is the positive.
+    groups_ : tuple of str
+        Names of the groups seen among the annotated rows, in alphabetical order; empty after a plain fit.
+    tradeoff_ : DataFrame
+        One row per strength: `strength`, `round` (the one kept), `validation_accuracy`, `validation_fairness` (by
+        guessed groups), `score` (their sum), `annotated` (rows that trained the penalty), and `tpr_GROUP`, `fpr_GROUP`
+        on these annotated rows.
+    selected_strength_ : float
+        The operating point in use.
+    training_rows_ : ndarray of int
+        The rows of X that trained, among which `query` chooses.
+    n_features_in_, feature_names_in_
+        As in all of scikit-learn.
+
+    Notes
+    -----
+    Tables (pandas, polars, pyarrow) may hold categories; arrays hold numbers. Without any group the fit is a plain one
+    at strength 0.
+
+    Examples
+    --------
+    >>> from apod import APODClassifier, make_example
+    >>> people = make_example(400)
+    >>> classifier = APODClassifier(rounds=2, body_epochs=2, random_state=0).fit(people.features, people.labels)
+    >>> rows = classifier.query(batch_size=20)   # whose group to find out
+    >>> groups = [None] * 400
+    >>> for row in rows:
+    ...     groups[row] = people.group_names[people.groups[row]]
+    >>> classifier.fit(people.features, people.labels, sensitive_features=groups).groups_
+    ('circle', 'triangle')
+    """
+
+    classes_: npt.NDArray[Any]
+    groups_: tuple[str, ...]
+    tradeoff_: pd.DataFrame
+    selected_strength_: float
+    training_rows_: IntArray
+    _encoder: TableEncoder | None
+    _body: Body
+    _heads: HeadBank
+    _strengths: npt.NDArray[np.float64]
+    _mitigation: Mitigation | None
+
+    def __init__(
+        self,
+        strengths: Literal["grid"] | Sequence[float] = "grid",
+        *,
+        strength: float | None = None,
+        penalty: str = "equalized_odds",
+        relaxation: str = "linear",
+        over: str = "annotated",
+        selector: str = "apod",
+        proxy: str = "perceptron",
+        body: Literal["contrastive", "cross_entropy", "precomputed"] | torch.nn.Module = "contrastive",
+        embedding: int = 64,
+        hidden: tuple[int, ...] = (32,),
+        body_epochs: int = 50,
+        epochs: int = 10,
+        rounds: int = 10,
+        batch_size: int = 256,
+        dropout: float = 0.5,
+        validation_fraction: float = 0.25,
+        metric: FairnessMetric = "delta_eo",
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.strengths = strengths
+        self.strength = strength
+        self.penalty = penalty
+        self.relaxation = relaxation
+        self.over = over
+        self.selector = selector
+        self.proxy = proxy
+        self.body = body
+        self.embedding = embedding
+        self.hidden = hidden
+        self.body_epochs = body_epochs
+        self.epochs = epochs
+        self.rounds = rounds
+        self.batch_size = batch_size
+        self.dropout = dropout
+        self.validation_fraction = validation_fraction
+        self.metric = metric
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags
+
+    def fit(self, X: Any, y: Any, *, sensitive_features: Any = None) -> Self:
+        """Train at all strengths on these rows and the groups that are known.
+
+        Parameters
+        ----------
+        X : table or array of shape (n, features)
+        y : array-like of shape (n,)
+            Labels of two classes.
+        sensitive_features : array-like of shape (n,) or (n, k), default=None
+            The group of every row, by name; None, NaN or pd.NA where it is not known. Several columns are merged.
+        """
+        settings, seed = checked_settings(self.get_params(deep=False)), seed_of(self.random_state)
+        given = self._checked(X, encodes(self.body), reset=True)
+        self.classes_, labels = binary_labels(y)
+        if len(labels) != len(given):
+            raise InputError(f"X has {len(given)} rows and y has {len(labels)}: pass one label per row.")
+        rows = self._rows(labels, sensitive_features, seed)
+        if not rows.annotated:
+            settings = replace(settings, penalty=Penalty())
+        if encodes(self.body):
+            self._encoder, self._body, matrix = fit_table_body(given, rows, settings, self.embedding, seed)
+        else:
+            self._encoder, self._body, matrix = None, given_body(self.body, given.shape[1]), given
+        pool = make_pool(self._body.embed(matrix), rows, self.metric, seed)
+        fit = fit_heads(pool, rows, settings, tuple(self.hidden), self.rounds)
+        self._mitigation, self._heads, self._strengths = fit.mitigation, fit.kept, fit.strengths
+        self.groups_, self.training_rows_, self.tradeoff_ = rows.group_names, rows.training, fit.tradeoff
+        wanted = self.strength if rows.annotated else VANILLA
+        self.selected_strength_ = float(fit.strengths[fit.chosen] if wanted is None else wanted)
+        if wanted is None and self.tradeoff_["score"].iloc[1:].isna().all():
+            warnings.warn(
+                "The guessed groups leave no strength with a defined fairness, so the weakest was taken: annotate more "
+                "rows, or choose the strength yourself (tradeoff_, at).",
+                UndefinedRateWarning,
+                stacklevel=2,
+            )
+        return self
+
+    def _rows(self, labels: IntArray, sensitive_features: Any, seed: int) -> Rows:
+        names: tuple[str, ...] = ()
+        groups = np.full(len(labels), UNKNOWN, dtype=np.int64)
+        if sensitive_features is not None:
+            groups, names = group_codes(sensitive_features, len(labels))
+        if not names and (sensitive_features is not None or self.strength):
+            warnings.warn(
+                "Nobody's group is known: this is a plain fit, at strength 0. query() says whom to ask about first.",
+                NoGroupsWarning,
+                stacklevel=3,
+            )
+        training, validation = training_and_validation(labels, groups, self.validation_fraction, seed)
+        return Rows(labels, groups, names, training, validation if len(validation) else training)
+
+    def _checked(self, X: Any, encode: bool, *, reset: bool) -> Any:
+        """X as a frame to be encoded, or as a float32 matrix for a body that takes X as it is."""
+        table = is_table(X)
+        if table and not isinstance(X, pd.DataFrame):
+            X = as_frame(X)
+        if not encode:
+            return validate_data(self, X, dtype=np.float32, reset=reset)
+        if not table:
+            return as_frame(validate_data(self, X, reset=reset))
+        validate_data(self, X, skip_check_array=True, reset=reset)
+        if len(X) == 0:
+            raise InputError(f"Found array with 0 sample(s) (shape={X.shape}) while a minimum of 1 is required.")
+        return as_frame(X)
+
+    def decision_function(self, X: Any) -> npt.NDArray[np.float64]:
+        """(n,) log-odds of the second class by the selected head; positive = predicted."""
+        check_is_fitted(self)
+        given = self._checked(X, self._encoder is not None, reset=False)
+        if self._encoder is not None:  # names were compared already, so columns go by position
+            given = self._encoder.transform(given.set_axis([c.name for c in self._encoder.columns_], axis=1))
+        embed, head = self._body.embed, [self._head_at(self.selected_strength_)]
+        # A user's module may be large, so its rows are not padded; it promises to be row-wise itself.
+        embeddings = embed(given) if isinstance(self._body, ModuleBody) else _in_blocks(embed, given)
+        margins = _in_blocks(lambda block: self._heads.margins(torch.from_numpy(block), head)[0].numpy(), embeddings)
+        return margins.astype(np.float64)
+
+    def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
+        """(n, 2) probabilities of the two classes."""
+        margins = self.decision_function(X)
+        return np.stack([expit(-margins), expit(margins)], axis=1)
+
+    def predict(self, X: Any) -> npt.NDArray[Any]:
+        """(n,) the more probable class; deterministic, and nobody's group is needed."""
+        predicted = (self.decision_function(X) > 0).astype(np.int64)
+        return np.asarray(self.classes_[predicted])
+
+    def _head_at(self, strength: float) -> int:
+        return int(np.flatnonzero(self._strengths == strength)[0])
+
+    def at(self, strength: float) -> Self:
+        """The same fit at another operating point: a copy that predicts with the head of this strength."""
+        check_is_fitted(self)
+        if strength not in self._strengths:
+            trained = ", ".join(f"{one:g}" for one in self._strengths)
+            why = "" if self.groups_ else " (a plain fit: pass sensitive_features for more)"
+            raise InputError(f"No head was trained at strength {strength!r}, only at {trained}{why}.")
+        other = copy.copy(self)
+        other.strength = other.selected_strength_ = float(strength)
+        return other
+
+    def query(self, batch_size: int = 1, *, exclude: Sequence[int] = ()) -> IntArray:
+        """Row indices of X, as passed to `fit`, whose group is worth knowing next; best first, never annotated ones.
+
+        Find out their groups and fit again with more of `sensitive_features`. `exclude` names rows not to ask about,
+        because nobody could tell. Rows of the validation part are never asked about. Before the first answers the rows
+        are drawn at random, alternating between the classes. The same fit always gives the same rows; fewer than
+        `batch_size` when the rows run out.
+        """
+        check_is_fitted(self)
+        if self._mitigation is None:
+            raise InputError("A loaded classifier holds no training rows to choose from: fit again to query.")
+        check_whole("batch_size", batch_size)
+        barred = np.flatnonzero(np.isin(self.training_rows_, np.asarray(exclude, dtype=np.int64))).tolist()
+        mitigation = self._mitigation
+        answered = mitigation.answers[0].rows
+        if answered:
+            if not mitigation.coverage[0].answered:  # only questions need distances, so no fit pays for them
+                mitigation.coverage[0].add(answered)
+            chosen = [question.row for question in mitigation.ask(batch_size, barred)]
+        else:
+            free = (choice.row for choice in mitigation.first_questions() if choice.row not in barred)
+            chosen = list(islice(free, batch_size))
+        return self.training_rows_[np.array(chosen, dtype=np.int64)]
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the fitted classifier to one file, without pickle; it holds no training row and nobody's group."""
+        check_is_fitted(self)
+        names = getattr(self, "feature_names_in_", None)
+        model = Model(
+            parameters=self.get_params(deep=False),
+            classes=self.classes_,
+            group_names=self.groups_,
+            n_features=self.n_features_in_,
+            feature_names=None if names is None else tuple(names.tolist()),
+            encoder=self._encoder,
+            body=self._body,
+            heads=self._heads,
+            strengths=self._strengths,
+            selected_strength=self.selected_strength_,
+            tradeoff=self.tradeoff_,
+        )
+        save_model(Path(path), model)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Self:
+        """The classifier that was saved: it predicts bit for bit the same. CheckpointError if the file is not right."""
+        model = load_model(Path(path))
+        try:
+            classifier = cls(**model.parameters)
+            checked_settings(classifier.get_params(deep=False))
+        except (TypeError, ValueError) as error:
+            raise CheckpointError(f"{path} holds parameters that cannot be ({error}): fit and save again.") from error
+        classifier.classes_, classifier.groups_ = model.classes, model.group_names
+        classifier.n_features_in_ = model.n_features
+        if model.feature_names is not None:
+            classifier.feature_names_in_ = np.array(model.feature_names, dtype=object)
+        classifier._encoder, classifier._body, classifier._heads = model.encoder, model.body, model.heads
+        classifier._strengths, classifier._mitigation = model.strengths, None
+        classifier.selected_strength_, classifier.tradeoff_ = model.selected_strength, model.tradeoff
+        return classifier
+
+
+@one_thread()
+def _in_blocks(function: Callable[[FloatArray], FloatArray], rows: FloatArray) -> FloatArray:
+    """The function's result for all rows, computed in blocks of one size, the last one filled up with repetitions.
+
+    Matrix products round differently for different numbers of rows, or of threads: so a row gets the same bits in any
+    company.
+    """
+    results = []
+    for start in range(0, len(rows), _BLOCK):
+        block = rows[start : start + _BLOCK]
+        results.append(function(block[np.arange(_BLOCK) % len(block)])[: len(block)])
+    return np.concatenate(results)

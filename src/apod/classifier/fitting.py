@@ -1,0 +1,151 @@
+"""Fitting: the body on the training part, then Algorithm 1's refits on the groups that are known; no questions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import torch
+
+from apod.answers import Answers
+from apod.body import Body, EmbeddingBody, ModuleBody, pretrain_body
+from apod.data import UNKNOWN, FairnessMetric, IntArray, TableEncoder
+from apod.head_selection import BestHeads, RoundScores, score_heads
+from apod.heads import HeadBank
+from apod.metrics import METRICS, group_counts
+from apod.mitigation import VANILLA, HeadPlan, Mitigation, Plan, TrajectoryPlan
+from apod.pod import Pool
+from apod.settings import Settings
+from apod.threads import one_thread
+
+NAME = "classifier"
+"""Stands for the dataset's name in the keys of all random draws."""
+
+FloatArray = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """All rows handed to `fit`, as codes, and the two parts they are cut into."""
+
+    labels: IntArray  # (n,) 0 or 1
+    groups: IntArray  # (n,) codes into group_names, UNKNOWN where not annotated
+    group_names: tuple[str, ...]
+    training: IntArray
+    validation: IntArray  # the training part itself where the rows are too few for a part of their own
+
+    @property
+    def annotated(self) -> bool:
+        """Whether anybody's group is known."""
+        return bool(self.group_names)
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """What a fit leaves behind."""
+
+    mitigation: Mitigation  # as after the last round: it asks the next question
+    kept: HeadBank  # every strength at its best round: they predict
+    strengths: npt.NDArray[np.float64]  # (K,) in the order of the heads, 0 first
+    chosen: int  # the head that head selection prefers
+    tradeoff: pd.DataFrame
+
+
+def fit_table_body(
+    frame: pd.DataFrame, rows: Rows, settings: Settings, width: int, seed: int
+) -> tuple[TableEncoder, Body, FloatArray]:
+    """Encoder and perceptron body, fitted on the training part alone, and all rows encoded."""
+    encoder = TableEncoder().fit(frame.iloc[rows.training])
+    encoded = encoder.transform(frame)
+    body = pretrain_body(
+        encoded[rows.training],
+        width=width,
+        blocks=encoder.blocks_,
+        labels=rows.labels[rows.training] if settings.body == "cross_entropy" else None,
+        method="cross_entropy" if settings.body == "cross_entropy" else "contrastive",
+        epochs=settings.body_epochs,
+        batch_size=settings.batch_size,
+        seed=seed,
+        name=NAME,
+    )
+    return encoder, body, encoded
+
+
+def given_body(body: Any, columns: int) -> Body:
+    """The user's own torch module, or the embeddings they pass as X."""
+    return ModuleBody(body) if isinstance(body, torch.nn.Module) else EmbeddingBody(columns)
+
+
+def make_pool(embeddings: FloatArray, rows: Rows, metric: FairnessMetric, seed: int) -> Pool:
+    """The two parts as Algorithm 1 may see them: no groups in it."""
+    all_rows, labels = torch.from_numpy(embeddings.copy()), torch.from_numpy(rows.labels)
+    return Pool(
+        dataset=NAME,
+        seed=seed,
+        embeddings=all_rows[rows.training],
+        labels=labels[rows.training],
+        validation=all_rows[rows.validation],
+        validation_labels=labels[rows.validation],
+        n_groups=max(2, len(rows.group_names)),
+        metric=metric,
+    )
+
+
+@one_thread()
+def fit_heads(pool: Pool, rows: Rows, settings: Settings, hidden: tuple[int, ...], rounds: int) -> Fit:
+    """Refit on the known groups `rounds` times, scoring all heads after each; without any group one plain head."""
+    plain = Plan((HeadPlan(VANILLA),), (TrajectoryPlan(settings.selector, head=0),))
+    mitigation = Mitigation(pool, settings.plan() if rows.annotated else plain, settings.training(hidden))
+    known = np.flatnonzero(rows.groups[rows.training] != UNKNOWN)
+    groups = rows.groups[rows.training][known]
+    mitigation.answers[0] = Answers(tuple(known.tolist()), tuple(groups.tolist()))
+    best, scores = BestHeads(mitigation.heads), []
+    for round_ in range(rounds):
+        mitigation.refit()
+        scores.append(_score(mitigation, rows))
+        best.update(mitigation.heads, scores[-1], round_)
+    kept = best.bank(mitigation.heads.sizes)
+    strengths = np.array([head.strength for head in mitigation.plan.heads])
+    chosen = best.best(mitigation.strengths) if rows.annotated else 0
+    return Fit(mitigation, kept, strengths, chosen, _tradeoff(mitigation, rows, kept, best, scores))
+
+
+def _score(mitigation: Mitigation, rows: Rows) -> RoundScores:
+    """Accuracy and fairness of every head on the validation part: groups by proxy, by answer where there is one."""
+    membership = mitigation.membership(mitigation.pool.validation)[0]  # (V, G)
+    groups = torch.from_numpy(rows.groups[rows.validation])
+    known = groups != UNKNOWN
+    membership[known] = torch.nn.functional.one_hot(groups[known], membership.shape[1]).to(membership.dtype)
+    of_heads = membership.expand(len(mitigation.heads), -1, -1)  # (K, V, G)
+    return score_heads(mitigation.pool, mitigation.heads, mitigation.strengths, of_heads)
+
+
+def _tradeoff(
+    mitigation: Mitigation, rows: Rows, kept: HeadBank, best: BestHeads, scores: list[RoundScores]
+) -> pd.DataFrame:
+    """One row per strength; columns as in the documentation of `APODClassifier.tradeoff_`."""
+    heads, at = np.arange(len(kept)), best.round
+    accuracy = np.array([one.accuracy for one in scores])[at, heads]
+    fairness = np.array([one.fairness for one in scores])[at, heads]
+    annotated, groups = mitigation.answers[0].known()
+    table = pd.DataFrame(
+        {
+            "strength": [head.strength for head in mitigation.plan.heads],
+            "round": at,
+            "validation_accuracy": accuracy,
+            "validation_fairness": fairness,
+            "score": accuracy + fairness,
+            "annotated": len(annotated),
+        }
+    )
+    if len(annotated) == 0:
+        return table
+    predicted = (kept.margins(mitigation.pool.embeddings[annotated]) > 0).numpy()
+    counts = group_counts(mitigation.pool.labels.numpy()[annotated], predicted, groups, len(rows.group_names))
+    for rate in ("tpr", "fpr"):
+        for code, name in enumerate(rows.group_names):
+            table[f"{rate}_{name}"] = METRICS[rate](counts)[:, code]
+    return table

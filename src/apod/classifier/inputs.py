@@ -1,0 +1,137 @@
+"""What users hand in, as codes: labels, groups with gaps, and which rows train and which only choose the head."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from sklearn.utils.multiclass import type_of_target
+from sklearn.utils.validation import check_array, column_or_1d
+
+from apod.data.dataset import UNKNOWN, IntArray
+from apod.data.frames import category_codes
+from apod.errors import InputError
+from apod.randomness import generator
+
+MOST_GROUPS = 10
+"""So many groups are always believed; beyond, most of them must have been seen more than once."""
+
+
+class NoGroupsWarning(UserWarning):
+    """A fairer classifier was asked for, but nobody's group is known yet: the fit is a plain one."""
+
+
+def is_table(X: Any) -> bool:
+    """Whether X has typed columns (pandas, polars, pyarrow, ...), so that text in it means categories."""
+    if isinstance(X, pd.DataFrame):
+        return True
+    speaks = any(hasattr(X, name) for name in ("__arrow_c_stream__", "__dataframe__"))
+    return speaks and len(getattr(X, "shape", ())) == 2
+
+
+def binary_labels(y: Any) -> tuple[npt.NDArray[Any], IntArray]:
+    """The two classes in order, and every row's label as 0 or 1."""
+    if y is None:
+        raise InputError("APODClassifier requires y to be passed, but the target y is None.")
+    values = y.to_numpy() if hasattr(y, "to_numpy") else y
+    values = check_array(values, ensure_2d=False, dtype=None, input_name="y")
+    values = column_or_1d(values, warn=True)
+    kind = type_of_target(values, input_name="y", raise_unknown=True)
+    if kind != "binary":
+        raise InputError(f"Only binary classification is supported. The type of the target is {kind}.")
+    classes, codes = np.unique(values, return_inverse=True)
+    if len(classes) < 2:
+        raise InputError("y holds 1 class only: there is nothing to tell apart; pass rows of both classes.")
+    return classes, codes.astype(np.int64)
+
+
+def group_codes(sensitive_features: Any, n: int) -> tuple[IntArray, tuple[str, ...]]:
+    """Every row's group as a code into the names that follow, in alphabetical order; UNKNOWN = not annotated.
+
+    Several columns merge into "a,b", and a row with a gap in any of them counts as not annotated.
+    """
+    columns = _columns(sensitive_features)
+    if any(len(column) != n for column in columns) or not columns:
+        rows = len(columns[0]) if columns else 0
+        raise InputError(
+            f"X has {n} rows and sensitive_features has {rows}: pass one entry per row, missing where nobody was asked "
+            "(in cross-validation as a Series or an array: lists are not cut into folds)."
+        )
+    parts = [category_codes("sensitive_features", column) for column in columns]
+    known = np.all([codes >= 0 for codes, _ in parts], axis=0)
+    texts = [np.array([*names, ""], dtype=object)[codes] for codes, names in parts]  # -1 reaches the last one
+    merged = texts[0] if len(texts) == 1 else np.array([_merge(row) for row in zip(*texts, strict=True)], dtype=object)
+    names, codes = np.unique(merged[known].astype(str), return_inverse=True)
+    _check_groups(len(names), int(known.sum()))
+    groups = np.full(n, UNKNOWN, dtype=np.int64)
+    groups[known] = codes
+    return groups, tuple(names.tolist())
+
+
+def _columns(given: Any) -> list[pd.Series[Any]]:
+    """The columns of whatever was given, cells untouched."""
+    if isinstance(given, str) or not hasattr(given, "__len__") or getattr(given, "shape", (1,)) == ():
+        raise InputError("sensitive_features must hold one entry per row of X: pass the values, not a column's name.")
+    if not isinstance(given, pd.Series | pd.DataFrame) and hasattr(given, "to_pandas"):
+        given = given.to_pandas()
+    if isinstance(given, pd.Series):
+        return [given]
+    if isinstance(given, pd.DataFrame):
+        return [given.iloc[:, place] for place in range(given.shape[1])]
+    if isinstance(given, np.ndarray):
+        if given.dtype.kind == "U" and (given == "nan").any():
+            raise InputError(
+                "sensitive_features holds the text 'nan', which is what NumPy makes of a missing value among texts: "
+                "use None, or an array of dtype object."
+            )
+        cells = given.astype(object)
+        frame = pd.DataFrame(cells if cells.ndim > 1 else cells[:, None])
+    else:
+        rows = [cell if isinstance(cell, list | tuple | np.ndarray) else [cell] for cell in given]
+        frame = pd.DataFrame(rows, dtype=object)
+    return [frame[name] for name in frame.columns]
+
+
+def _merge(row: tuple[str, ...]) -> str:
+    return ",".join(text.replace("\\", "\\\\").replace(",", "\\,") for text in row)
+
+
+def _check_groups(groups: int, known: int) -> None:
+    """Refuse what cannot be compared; the message says nothing of any person."""
+    if groups == 1:
+        raise InputError(
+            f"All {known} annotated rows are of one group: fairness needs at least two to compare; annotate more rows "
+            "(query with a larger batch_size, on the last fit), or leave sensitive_features out for now."
+        )
+    if groups > max(MOST_GROUPS, known // 2):
+        raise InputError(
+            f"sensitive_features has {groups} different groups in {known} annotated rows: pass names of groups, "
+            "not a number for each person."
+        )
+
+
+def training_and_validation(
+    labels: IntArray, groups: IntArray, fraction: float, seed: int
+) -> tuple[IntArray, IntArray]:
+    """Row indices of the training part and of the part that only chooses the head, each in ascending order.
+
+    `fraction` of each label, rounded down, is drawn at random by seed, among the rows nobody was asked about: an
+    answer is worth more in training. The draw is made once over all rows, so asking about training rows and fitting
+    again leaves both parts as they are. Only where too few rows are left do annotated ones come in, the same share of
+    every group; their groups are then known instead of guessed.
+    """
+    order = generator(seed, "validation", "classifier").permutation(len(labels))
+    chosen: list[IntArray] = []
+    for label in (0, 1):
+        rows = order[labels[order] == label]
+        wanted = int(fraction * len(rows))
+        free, annotated = rows[groups[rows] == UNKNOWN], rows[groups[rows] != UNKNOWN]
+        chosen.append(free[:wanted])
+        if (short := wanted - len(free)) > 0:
+            for group in np.unique(groups[annotated]):
+                inside = annotated[groups[annotated] == group]
+                chosen.append(inside[: int(short / len(annotated) * len(inside))])
+    validation = np.sort(np.concatenate(chosen))
+    return np.setdiff1d(np.arange(len(labels)), validation), validation
