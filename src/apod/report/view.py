@@ -76,7 +76,7 @@ def _cards(result: Result, verdict: Any) -> list[dict[str, str]]:
             "what": "Answers used",
             "after": f"{count(len(result['answers']))} of {count(result['n_train'])}",
             "small": f"{percent(len(result['answers']) / result['n_train'], 2)} of the pool. "
-            "Training saw nobody else's group.",
+            "The selected head was trained with nobody else's group.",
         },
         {
             "what": "Decisions that change",
@@ -251,11 +251,7 @@ def _bound(result: Result) -> dict[str, Any] | None:
     alt = "Theorem 1 by number of answers, logarithmic; at the end " + ", ".join(
         f"{name} {plain(last[key])}" for name, key, _ in kinds
     )
-    binding = "sampling"
-    if defined(last["covering_term"]) and (
-        not defined(last["sampling_term"]) or last["covering_term"] < last["sampling_term"]
-    ):
-        binding = "covering"
+    terms = {name: last[f"{name}_term"] for name in ("sampling", "covering") if defined(last[f"{name}_term"])}
     return {
         "chart": answers_chart(
             [e["answered"] for e in entries],
@@ -267,7 +263,7 @@ def _bound(result: Result) -> dict[str, Any] | None:
         ),
         "table": tables.bound_table(result),
         "numbers": {key: plain(last[key]) for _, key, _ in kinds} | {"gamma": plain(last["gamma"])},
-        "binding": binding,
+        "binding": min(terms, key=lambda name: terms[name], default=None),
         "strength": plain(last["strength"]),
         "groups": [
             (name, count(g["n"]), plain(g["mean_loss"]), plain(g["delta"])) for name, g in last["groups"].items()
