@@ -8,6 +8,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.spatial.distance import cdist
 
 from apod.campaign import GroupAnswer, Materials, ModelState, Proposal
 from apod.randomness import generator
@@ -52,8 +53,8 @@ class StandIn:
             order = generator(self.seed, "first", len(unavailable)).permutation(free)[:k]
             share = k / max(len(free), 1)
             return [Proposal(int(row), {"rule": "random"}, "training", min(1.0, share)) for row in order]
-        centres = [*self.features[sorted(unavailable)], *model.means]
-        nearest = np.min([((self.features[free] - c) ** 2).sum(axis=1) for c in centres], axis=0) if len(free) else []
+        centres = np.vstack([self.features[sorted(unavailable)], model.means])
+        nearest = cdist(self.features[free], centres, "sqeuclidean").min(axis=1) if len(free) else np.empty(0)
         chosen: list[Proposal] = []
         for _ in range(min(k, len(free))):
             best = int(np.argmax(nearest))

@@ -91,14 +91,14 @@ def _sealed(connection: Connection, campaign: int, table: Table) -> dict[int, tu
 
 
 def entries(connection: Connection, campaign: int) -> Iterator[dict[str, Any]]:
-    """The log, one JSON-ready record per event: when, what, who, why; never an answered group.
+    """The log, one JSON-ready record per event (`what` it was, when, who, why); never an answered group.
 
     A question's record has its reason and the hash of the model that chose it; both are null once erased.
     """
     reasons = {seq: json.loads(value) for seq, (_, value) in _sealed(connection, campaign, schema.reasons).items()}
     hashes: dict[str, str | None] = {}
     for event in read_events(connection, campaign):
-        record = {"event": event.seq, "at": moment(event.at), "kind": event.kind, **event.body}
+        record = {"event": event.seq, "at": moment(event.at), "what": event.kind, **event.body}
         if event.kind == "refitted":
             hashes[event.body["model"]] = reasons.get(event.seq)
             record["model_hash"] = reasons.get(event.seq)

@@ -126,8 +126,9 @@ class Campaign(Session):
         except TypeError:
             unknown = sorted(set(settings) - set(CampaignSettings.__dataclass_fields__))
             raise InputError(f"There is no setting {', '.join(unknown)}.") from None
-        create(store, pool, wanted, folder)
-        return cls(store, clean_name("campaign name", chosen), files=folder, engine=engine, refit=refit)
+        with store.disposed_on_error():
+            create(store, pool, wanted, folder)
+            return cls(store, clean_name("campaign name", chosen), files=folder, engine=engine, refit=refit)
 
     @classmethod
     def open(
@@ -140,16 +141,16 @@ class Campaign(Session):
         refit: Refits = "thread",
     ) -> Campaign:
         """An existing campaign; its name is needed only where a database holds several."""
-        store = Store(url)
-        check_schema(store)
-        with store.reading() as connection:
-            names = list(connection.execute(select(schema.campaigns.c.name).order_by("id")).scalars())
-        if name is None and len(names) == 1:
-            name = names[0]
-        if name not in names:
-            known = ", ".join(map(repr, names)) or "none"
-            raise NotFound(f"Name one of the campaigns in {store.label}: {known}.")
-        return cls(store, str(name), files=files, engine=engine, refit=refit)
+        with Store(url).disposed_on_error() as store:
+            check_schema(store)
+            with store.reading() as connection:
+                names = list(connection.execute(select(schema.campaigns.c.name).order_by("id")).scalars())
+            if name is None and len(names) == 1:
+                name = names[0]
+            if name not in names:
+                known = ", ".join(map(repr, names)) or "none"
+                raise NotFound(f"Name one of the campaigns in {store.label}: {known}.")
+            return cls(store, str(name), files=files, engine=engine, refit=refit)
 
     def turn(self, annotator: str = DEFAULT_ANNOTATOR) -> Turn:
         """The annotator's question, or why there is none."""
@@ -328,8 +329,8 @@ class Campaign(Session):
 def campaigns(url: str | os.PathLike[str]) -> list[CampaignInfo]:
     """The campaigns of a database."""
     store = Store(url)
-    check_schema(store)
     try:
+        check_schema(store)
         with store.reading() as connection:
             rows = connection.execute(select(schema.campaigns.c.id, schema.campaigns.c.name).order_by("id")).all()
         return [

@@ -122,6 +122,15 @@ class Store:
         except (DBAPIError, PoolTimeout) as error:
             raise self._explain(error, committing=False) from None
 
+    @contextmanager
+    def disposed_on_error(self) -> Iterator[Store]:
+        """Close all connections where the block raises."""
+        try:
+            yield self
+        except BaseException:
+            self.dispose()
+            raise
+
     def dispose(self) -> None:
         """Close all connections; the store can be used again."""
         self._engine.dispose()
