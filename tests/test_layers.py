@@ -15,15 +15,15 @@ import apod
 PACKAGE = Path(apod.__file__).parent
 
 LAYERS: list[set[str]] = [
-    {"data", "metrics", "counts", "randomness", "errors"},
+    {"data", "metrics", "counts", "randomness", "errors", "tensorfiles", "threads"},
     {
-        "body", "contrastive", "augment", "resnet", "images",
+        "body", "contrastive", "augment", "resnet", "image_training", "images",
         "heads", "penalty", "proxy", "coverage", "schedule", "answers",
     },
-    {"mitigation", "pod", "selection", "head_selection", "bound"},
+    {"mitigation", "pod", "selection", "head_selection", "bound", "rounds", "annotators", "settings", "prepare"},
     {"campaign", "classifier"},
     {"web", "bench", "report", "run"},
-    {"cli"},
+    {"cli", "testing"},
 ]  # fmt: skip
 """From the bottom up: modules of src/apod, folders by their name. Each may import from its own layer or below."""
 

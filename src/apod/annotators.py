@@ -84,7 +84,7 @@ class Interview:
             answer = self._annotator(row)
         except AnnotatorError:
             raise
-        except Exception as error:  # noqa: BLE001  whatever a user's function raises is one kind of failure here
+        except Exception as error:  # whatever a user's function raises is one kind of failure here
             # the message of a user's exception may hold a person's group, so only its type is told
             raise AnnotatorError(f"The annotator failed with {type(error).__name__} on row {row}.") from error
         if answer is None:

@@ -69,5 +69,6 @@ class BestHeads:
 
     def best(self, strengths: Tensor) -> int:
         """The head of the best penalised strength; without any defined score, the weakest penalty."""
-        penalised = np.flatnonzero(strengths.numpy() > 0)
+        order = np.argsort(strengths.numpy(), kind="stable")
+        penalised = order[strengths.numpy()[order] > 0]
         return int(penalised[np.argmax(self.score[penalised])])

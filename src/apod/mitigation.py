@@ -90,9 +90,9 @@ class Mitigation:
         start = pretrain_head(pool, training) if pretrained is None else pretrained
         width = pool.embeddings.shape[1]
         self.heads = HeadBank.replicate(start, len(plan.heads), (width, *training.hidden, 2), pool.embeddings.dtype)
-        self.strengths = torch.tensor([head.strength for head in plan.heads])
+        self.strengths = torch.tensor([head.strength for head in plan.heads], dtype=torch.float64)
         self.proxy: Proxy = PROXIES[training.proxy](
-            len(plan.trajectories), width, pool.n_groups, pool.seed, pool.dataset
+            len(plan.trajectories), width, pool.n_groups, pool.seed, pool.dataset, pool.embeddings.dtype
         )
         self.answers = [Answers() for _ in plan.trajectories]
         self.coverage = [Coverage(pool.embeddings.numpy()) for _ in plan.trajectories]

@@ -54,9 +54,18 @@ class PerceptronProxy:
     The first fit does the pre-training epochs besides. S is smaller than a mini-batch, so an epoch is one step.
     """
 
-    def __init__(self, trajectories: int, width: int, n_groups: int, seed: int, dataset: str, epochs: int = 10) -> None:
+    def __init__(
+        self,
+        trajectories: int,
+        width: int,
+        n_groups: int,
+        seed: int,
+        dataset: str,
+        dtype: torch.dtype = torch.float32,
+        epochs: int = 10,
+    ) -> None:
         initial = initial_parameters((width, n_groups), generator(seed, "proxy", dataset))
-        self.bank = HeadBank.replicate(initial, trajectories, (width, n_groups))
+        self.bank = HeadBank.replicate(initial, trajectories, (width, n_groups), dtype)
         self.epochs, self.n_groups = epochs, n_groups
 
     def fit(self, embeddings: Tensor, trajectories: Sequence[Answers]) -> None:
@@ -91,6 +100,7 @@ class LogisticProxy:
         n_groups: int,
         seed: int,
         dataset: str,
+        dtype: torch.dtype = torch.float32,  # fitted in double precision whatever the embeddings are
         regularisation: float = 0.01,
     ) -> None:
         self.n_groups, self.regularisation = n_groups, regularisation
@@ -142,8 +152,8 @@ class LogisticProxy:
         self._weights, self._centre, self._scale = state["weights"].copy(), state["centre"], state["scale"]
 
 
-PROXIES: dict[str, Callable[[int, int, int, int, str], Proxy]] = {
+PROXIES: dict[str, Callable[[int, int, int, int, str, torch.dtype], Proxy]] = {
     "perceptron": PerceptronProxy,
     "logistic": LogisticProxy,
 }
-"""Kinds of f_a, each made from (trajectories, width, n_groups, seed, dataset)."""
+"""Kinds of f_a, each made from (trajectories, width, n_groups, seed, dataset, dtype of the embeddings)."""

@@ -80,12 +80,16 @@ def centred_accuracies(
 
 def worst_first(accuracies: npt.NDArray[np.float64]) -> list[tuple[int, int]]:
     """Subgroups (group, label) from the lowest centred accuracy up; ties by group, then label; empty ones left out."""
-    order = np.argsort(accuracies, axis=None, kind="stable")
+    order = np.argsort(accuracies.round(12), axis=None, kind="stable")  # a tie in exact numbers stays a tie
     cells = [(int(i) // 2, int(i) % 2) for i in order]
     return [cell for cell in cells if not np.isnan(accuracies[cell])]
 
 
-def _by_subgroup(view: View, k: int, pick: Callable[[BoolArray, int], list[Choice]], rule: str) -> list[Choice]:
+Pick = Callable[[BoolArray, int, list[int]], list[Choice]]
+"""Choose up to so many of the candidates, knowing who has just been chosen besides."""
+
+
+def _by_subgroup(view: View, k: int, pick: Pick, rule: str) -> list[Choice]:
     """Fill k places from the worst subgroup; where it runs out, from the next worst."""
     proxy = view.proxy
     accuracies = centred_accuracies(view.labels, view.predicted, proxy, view.membership.shape[1], view.askable)
@@ -100,13 +104,18 @@ def _by_subgroup(view: View, k: int, pick: Callable[[BoolArray, int], list[Choic
             "label": label,
             "centred_accuracy": float(accuracies[group, label]),
         }
-        picks = pick(inside, k - len(chosen))
+        picks = pick(inside, k - len(chosen), [choice.row for choice in chosen])
         chosen += [Choice(c.row, {**where, **c.reason}, c.probability) for c in picks]
     return chosen
 
 
-def _farthest(view: View, candidates: BoolArray, k: int) -> list[Choice]:
-    return [Choice(p.row, {"distance": p.distance}) for p in view.coverage.farthest(candidates, k)]
+def _farthest(view: View, candidates: BoolArray, k: int, chosen: list[int]) -> list[Choice]:
+    """Max-min over the candidates, as if those chosen a moment ago had been answered."""
+    view.coverage.add(chosen)
+    try:
+        return [Choice(p.row, {"distance": p.distance}) for p in view.coverage.farthest(candidates, k)]
+    finally:
+        view.coverage.remove(chosen)
 
 
 def _random(candidates: BoolArray, k: int, rng: np.random.Generator) -> list[Choice]:
@@ -117,17 +126,19 @@ def _random(candidates: BoolArray, k: int, rng: np.random.Generator) -> list[Cho
 
 def worst_subgroup_farthest(view: View, k: int, rng: np.random.Generator) -> list[Choice]:
     """APOD: the subgroup with the worst accuracy, then the person in it farthest from all annotated ones."""
-    return _by_subgroup(view, k, lambda inside, m: _farthest(view, inside, m), "worst subgroup, farthest person")
+    return _by_subgroup(
+        view, k, lambda inside, m, new: _farthest(view, inside, m, new), "worst subgroup, farthest person"
+    )
 
 
 def worst_subgroup_random(view: View, k: int, rng: np.random.Generator) -> list[Choice]:
     """Group selection alone: a random person of the worst subgroup."""
-    return _by_subgroup(view, k, lambda inside, m: _random(inside, m, rng), "worst subgroup, random person")
+    return _by_subgroup(view, k, lambda inside, m, new: _random(inside, m, rng), "worst subgroup, random person")
 
 
 def farthest_anywhere(view: View, k: int, rng: np.random.Generator) -> list[Choice]:
     """Individual selection alone = core-set: the person farthest from all annotated ones, in any subgroup."""
-    return [Choice(c.row, {"rule": "farthest person", **c.reason}) for c in _farthest(view, view.askable, k)]
+    return [Choice(c.row, {"rule": "farthest person", **c.reason}) for c in _farthest(view, view.askable, k, [])]
 
 
 def random_anywhere(view: View, k: int, rng: np.random.Generator) -> list[Choice]:
@@ -136,19 +147,22 @@ def random_anywhere(view: View, k: int, rng: np.random.Generator) -> list[Choice
 
 
 def random_by_label(view: View, k: int, rng: np.random.Generator) -> list[Choice]:
-    """A random person of the label asked about less often so far: random answers, stratified by label."""
-    answered = view.coverage.answered
-    counts = np.bincount(view.labels[list(answered)], minlength=2)
-    chosen: list[Choice] = []
-    askable = view.askable.copy()
-    for _ in range(k):
-        label = int(counts.argmin())
-        inside = askable & (view.labels == label)
-        for choice in _random(inside if inside.any() else askable, 1, rng):
-            chosen.append(Choice(choice.row, {"rule": "random person of a label", "label": label}, choice.probability))
-            askable[choice.row] = False
-        counts[label] += 1
-    return chosen
+    """Random people, as many of each label as makes the answered labels most even: random answers, stratified."""
+    piles = [view.askable & (view.labels == label) for label in (0, 1)]
+    left = [int(pile.sum()) for pile in piles]
+    answered = np.bincount(view.labels[list(view.coverage.answered)], minlength=2)
+    order = []  # labels in the order they are asked about
+    for _ in range(min(k, sum(left))):
+        label = min((c for c in (0, 1) if left[c]), key=lambda c: answered[c])
+        order.append(label)
+        answered[label] += 1
+        left[label] -= 1
+    drawn = [_random(pile, order.count(label), rng) for label, pile in enumerate(piles)]
+    return [
+        Choice(choice.row, {"rule": "random person of a label", "label": label}, choice.probability)
+        for label in order
+        for choice in [drawn[label].pop(0)]
+    ]
 
 
 def most_uncertain(view: View, k: int, rng: np.random.Generator) -> list[Choice]:

@@ -59,7 +59,7 @@ class ResultStore:
             found = None
         if found != FORMAT:
             raise CheckpointError(
-                f"The results in {self.folder} are of format {found}, this version writes {FORMAT}: choose another --out."
+                f"The results in {self.folder} have format {found}, this version writes {FORMAT}: choose another --out."
             )
 
     def finished(self, retry_failed: bool = False) -> set[str]:

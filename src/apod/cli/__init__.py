@@ -11,35 +11,37 @@ from apod.cli.datasets import datasets
 from apod.cli.run import run
 from apod.errors import ApodError
 
-app = typer.Typer(
-    name="apod",
-    help="Make a classifier fairer when almost nobody's group is known.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
-)
-app.command()(run)
-app.command()(datasets)
-
-
 def _print_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"apod {version('apod-fairness')}")
         raise typer.Exit
 
 
-@app.callback()
 def _options(
     show: bool = typer.Option(False, "--version", callback=_print_version, is_eager=True, help="Print the version."),
 ) -> None:
     """Make a classifier fairer when almost nobody's group is known."""
 
 
+def build_app() -> typer.Typer:
+    """The command with all its parts."""
+    app = typer.Typer(
+        name="apod",
+        help="Make a classifier fairer when almost nobody's group is known.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+    )
+    app.callback()(_options)
+    for command in (run, datasets):
+        app.command()(command)
+    return app
+
+
 def main() -> None:
     """Run the command; an error a user can mend is one line on stderr and status 2."""
     try:
-        app()
+        build_app()()
     except ApodError as error:
         typer.echo(f"error: {error}", err=True)
         sys.exit(2)

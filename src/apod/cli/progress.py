@@ -61,7 +61,7 @@ class TerminalListener(Listener):
             best = max(entry["curve"][1:], key=lambda point: point["validation_score"] or 0.0)
             self._console.print(
                 f"round {entry['round']:>3}  answers {entry['answered']:>3}/{budget}  asked about {asked:<28}"
-                f"  without penalty: accuracy {_show(entry['curve'][0]['accuracy'])} gap {_show(entry['curve'][0]['gap'])}"
+                f"  plain: accuracy {_show(entry['curve'][0]['accuracy'])} gap {_show(entry['curve'][0]['gap'])}"
                 f"  strength {best['strength']:g}: accuracy {_show(best['accuracy'])} gap {_show(best['gap'])}"
             )
             return

@@ -16,10 +16,10 @@ from apod.errors import InputError
 from apod.head_selection import BestHeads, RoundScores, score_heads
 from apod.heads import HeadBank
 from apod.mitigation import Mitigation
+from apod.prepare import Prepared, prepare
 from apod.rounds import Answered, run_rounds
 from apod.run import record
 from apod.run.checkpoint import Checkpoint, fingerprint
-from apod.prepare import Prepared, prepare
 from apod.settings import PER_STRENGTH, Settings, answers_allowed
 
 SCHEMA_VERSION = 1
@@ -262,6 +262,7 @@ def _finish(
         "vanilla": entries[0],
         "tradeoff": entries[1:],
         "selected": entries[selected],
+        "differences": record.differences(prepared, predicted[0], predicted[1], facts["seed"]),
         "changes": record.changes(prepared, predicted[0], predicted[1]),
         "rounds": recorder.rounds,
         "answers": recorder.answers[trajectory],

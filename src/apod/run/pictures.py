@@ -93,7 +93,12 @@ def _plane(outcome: Outcome) -> Plane:
         grid_y=grid_y,
         vanilla=Surface(_positive(outcome, 0, grid_x, grid_y)),
         selected=Surface(_positive(outcome, outcome.selected, grid_x, grid_y), _asked(outcome, points[split.train])),
-        random=Surface(_positive(randomly, 1, grid_x, grid_y), _asked(randomly, points[split.train])),
+        random=Surface(
+            _positive(randomly, 1, grid_x, grid_y),
+            _asked(randomly, points[split.train]),
+            accuracy=randomly.result["selected"]["accuracy"],
+            gap=randomly.result["selected"]["gap"],
+        ),
     )
 
 

@@ -16,11 +16,11 @@ from apod.bound import theorem_terms
 from apod.data.dataset import Dataset
 from apod.head_selection import RoundScores
 from apod.heads import HeadBank
-from apod.metrics import METRICS, GroupCounts, Interval, Metrics, bootstrap, group_counts
+from apod.metrics import METRICS, GroupCounts, Interval, Metrics, bootstrap, group_counts, paired_bootstrap
 from apod.mitigation import Mitigation
+from apod.prepare import Prepared
 from apod.randomness import generator
 from apod.rounds import Answered
-from apod.prepare import Prepared
 from apod.selection import View, centred_accuracies
 
 CURVE_METRICS = ("accuracy", "balanced_accuracy", "gap", "delta_eo", "eop")
@@ -140,6 +140,23 @@ def _intervals(intervals: dict[str, Interval], names: Sequence[str], head: int) 
 
     groups = {name: {rate: pair(rate, g) for rate in ("tpr", "fpr", "selection_rate")} for g, name in enumerate(names)}
     return {**{name: pair(name) for name in INTERVALS}, "groups": groups}
+
+
+def differences(
+    prepared: Prepared, before: npt.NDArray[np.bool_], after: npt.NDArray[np.bool_], seed: int
+) -> dict[str, list[float | None]]:
+    """Intervals of after minus before on the same people, which two separate intervals would make far too wide."""
+    dataset, rows = prepared.dataset, prepared.split.test
+    intervals = paired_bootstrap(
+        dataset.labels[rows],
+        before,
+        after,
+        dataset.groups[rows],
+        len(dataset.group_names),
+        generator(seed, "paired bootstrap", dataset.name),
+    )
+    names = ("accuracy", "balanced_accuracy", "gap")
+    return {name: [number(float(intervals[name].low)), number(float(intervals[name].high))] for name in names}
 
 
 def changes(prepared: Prepared, before: npt.NDArray[np.bool_], after: npt.NDArray[np.bool_]) -> dict[str, Any]:

@@ -1,0 +1,165 @@
+"""The `apod` command as a user meets it: exit status, one-line errors, files, JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from apod.data import make_example
+
+FAST = ["--strengths", "0.2,1", "--budget", "12"]
+APOD = [sys.executable, "-m", "apod"]
+
+
+def apod(*arguments: object, folder: Path, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*APOD, *map(str, arguments)], cwd=folder, input=stdin, capture_output=True, text=True, timeout=300, check=False
+    )
+
+
+@pytest.fixture(scope="module")
+def people_csv(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    example = make_example(n=400, seed=5)
+    frame = example.features.assign(
+        hired=["yes" if label else "no" for label in example.labels],
+        gender=[example.group_names[code] for code in example.groups],
+    )
+    path = tmp_path_factory.mktemp("own") / "people.csv"
+    frame.to_csv(path, index=False)
+    return path
+
+
+@pytest.fixture(scope="module")
+def own_run(people_csv: Path) -> tuple[subprocess.CompletedProcess[str], Path]:
+    folder = people_csv.parent
+    done = apod(
+        "run", people_csv, "--label", "hired", "--sensitive", "gender", *FAST, "--out", "out", "--json", folder=folder
+    )
+    return done, folder / "out"
+
+
+def test_own_file_gives_report_and_result_and_prints_json(
+    own_run: tuple[subprocess.CompletedProcess[str], Path],
+) -> None:
+    done, out = own_run
+    assert done.returncode == 0, done.stderr
+    printed = json.loads(done.stdout)
+    assert printed == json.loads((out / "result.json").read_text())
+    assert printed["n_train"] == 240  # .6 of 400
+    assert "gender" not in json.dumps(printed["settings"])
+    assert "<html" in (out / "report.html").read_text()
+
+
+def test_an_answer_row_is_the_row_of_the_file(
+    own_run: tuple[subprocess.CompletedProcess[str], Path], people_csv: Path
+) -> None:
+    frame = pd.read_csv(people_csv)
+    for answer in json.loads(own_run[0].stdout)["answers"]:
+        assert frame.loc[answer["row"], "gender"] == answer["group"]
+
+
+def test_a_person_at_the_terminal_can_answer(people_csv: Path, tmp_path: Path) -> None:
+    arguments = ["run", people_csv, "--label", "hired", "--groups", "circle,triangle", *FAST, "--out", tmp_path / "o"]
+    done = apod(*arguments, folder=tmp_path, stdin="x\n0\n" + "1\n2\n" * 6)
+    assert done.returncode == 0, done.stderr
+    answers = json.loads((tmp_path / "o" / "result.json").read_text())["answers"]
+    assert [answer["group"] for answer in answers[:3]] == [None, "circle", "triangle"]
+    assert "Please type a number" in done.stderr
+
+
+def test_input_that_ends_too_early_keeps_the_answers_for_resume(people_csv: Path, tmp_path: Path) -> None:
+    arguments = ["run", people_csv, "--label", "hired", "--groups", "circle,triangle", *FAST, "--out", tmp_path / "o"]
+    done = apod(*arguments, folder=tmp_path, stdin="1\n2\n1\n")
+    assert done.returncode == 2
+    assert done.stderr.strip().endswith("--resume.")
+    assert not (tmp_path / "o" / "result.json").exists()
+    again = apod(*arguments, folder=tmp_path, stdin="1\n")
+    assert again.returncode == 2
+    assert "unfinished run" in again.stderr
+    rest = apod(*arguments, "--resume", folder=tmp_path, stdin="2\n1\n" * 5)
+    assert rest.returncode == 0, rest.stderr
+
+
+@pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
+def test_ctrl_c_keeps_what_was_answered_and_the_run_resumes(people_csv: Path, tmp_path: Path) -> None:
+    arguments = [*APOD, "run", str(people_csv), "--label", "hired", "--sensitive", "gender", "--budget", "60"]
+    arguments += ["--strengths", "0.2,1", "--out", str(tmp_path / "o")]
+    with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True) as process:
+        kept = tmp_path / "o" / "checkpoint" / "answers.jsonl"
+        for _ in range(600):
+            if kept.exists() and len(kept.read_text().splitlines()) > 8:
+                break
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        error = process.communicate(timeout=60)[1]
+    assert process.returncode == 2
+    assert error.strip().splitlines()[-1].startswith("error: Interrupted.")
+    assert not (tmp_path / "o" / "result.json").exists()
+    rest = subprocess.run([*arguments, "--resume"], capture_output=True, text=True, timeout=300, check=False)
+    assert rest.returncode == 0, rest.stderr
+    assert len(json.loads((tmp_path / "o" / "result.json").read_text())["answers"]) == 60
+
+
+BAD = {
+    "no such file": (["run", "nobody.csv", "--label", "hired", "--sensitive", "gender"], "nobody.csv"),
+    "unknown dataset": (["run", "adlut"], "did you mean 'adult'"),
+    "missing label": (["run", "{csv}", "--label", "hird", "--sensitive", "gender"], "hird"),
+    "missing sensitive": (["run", "{csv}", "--label", "hired", "--sensitive", "gendre"], "gendre"),
+    "label not binary": (["run", "{csv}", "--label", "x0", "--sensitive", "gender"], "multi-class"),
+    "nobody answers": (["run", "{csv}", "--label", "hired"], "--sensitive"),
+    "budget too large": (["run", "{csv}", "--label", "hired", "--sensitive", "gender", "--budget", "9999"], "9999"),
+    "budget too small": (
+        ["run", "{csv}", "--label", "hired", "--sensitive", "gender", "--budget", "1"],
+        "one per group",
+    ),
+    "unknown preset": (["run", "example", "--preset", "papr"], "did you mean 'paper'"),
+    "unknown selector": (["run", "example", "--selector", "apdo"], "did you mean 'apod'"),
+    "unknown penalty": (["run", "example", "--penalty", "equalised_odds"], "did you mean 'equalized_odds'"),
+    "strength zero": (["run", "example", "--strengths", "0,1"], "positive"),
+    "strengths text": (["run", "example", "--strengths", "a,b"], "numbers"),
+    "split": (["run", "example", "--split", "0.5,0.5"], "three positive shares"),
+    "nothing to resume": (["run", "example", "--resume", "--out", "empty"], "no run to resume"),
+    "unknown reference": (["run", "example", "--reference", "trangle"], "did you mean 'triangle'"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_one_clear_line_with_status_2_and_nothing_written(
+    case: str, people_csv: Path, tmp_path: Path
+) -> None:
+    arguments, expected = BAD[case]
+    csv = people_csv
+    if case == "label not binary":
+        csv = tmp_path.parent / f"{tmp_path.name}.csv"
+        frame = pd.read_csv(people_csv)
+        frame["x0"] = frame[frame.columns[0]].round().astype(int)
+        frame.to_csv(csv, index=False)
+    done = apod(*[str(a).replace("{csv}", str(csv)) for a in arguments], folder=tmp_path)
+    assert done.returncode == 2, (done.stdout, done.stderr)
+    lines = [line for line in done.stderr.strip().splitlines() if line.startswith("error:")]
+    assert len(lines) == 1
+    assert "Traceback" not in done.stderr
+    assert expected in lines[0]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_datasets_lists_every_name_and_as_json(tmp_path: Path) -> None:
+    text, as_json = apod("datasets", folder=tmp_path), apod("datasets", "--json", folder=tmp_path)
+    names = {row["name"] for row in json.loads(as_json.stdout)}
+    assert {"adult", "meps", "loan", "german", "bank", "example"} <= names
+    assert all(name in text.stdout for name in names)
+
+
+def test_every_command_has_help_with_an_example(tmp_path: Path) -> None:
+    for command in ("run", "datasets"):
+        done = apod(command, "--help", folder=tmp_path)
+        assert done.returncode == 0
+        assert "Example" in done.stdout

@@ -1,0 +1,255 @@
+"""`apod run` from Python: the whole of Algorithm 1, recorded, resumable, behind the oracle wall."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from apod.annotators import RecordedGroups
+from apod.data import UNKNOWN, Dataset, make_example
+from apod.errors import AnnotatorError, BudgetError, CheckpointError, InputError
+from apod.metrics import evaluate
+from apod.run import Listener, Outcome, run_experiment
+from apod.settings import PRESETS, Settings
+
+QUICK = Settings(strengths=(0.2, 1.0), body_epochs=2, epochs=2)
+BUDGET = 12
+
+
+@pytest.fixture(scope="module")
+def people() -> Dataset:
+    example = make_example(n=800, seed=3)
+    return replace(example, task=replace(example.task, embedding=8, hidden=(8,)))
+
+
+@pytest.fixture(scope="module")
+def outcome(people: Dataset) -> Outcome:
+    return run_experiment(people, QUICK, seed=1, budget=BUDGET)
+
+
+def comparable(result: dict[str, Any]) -> dict[str, Any]:
+    """A result without what a clock wrote into it."""
+    rounds = [{k: v for k, v in entry.items() if k != "seconds"} for entry in result["rounds"]]
+    return {k: v for k, v in result.items() if k != "timing"} | {"rounds": rounds}
+
+
+def test_spends_the_budget_exactly_and_trains_once_more_after_the_last_answer(outcome: Outcome) -> None:
+    result = outcome.result
+    first = sum(answer["reason"]["rule"].startswith("first") for answer in result["answers"])
+    assert len(result["answers"]) == BUDGET
+    assert len(result["rounds"]) == BUDGET - first + 1
+    assert result["rounds"][-1]["answered"] == BUDGET
+    assert len({answer["row"] for answer in result["answers"]}) == BUDGET
+
+
+def test_every_number_of_the_result_follows_from_the_kept_heads_and_the_test_part(
+    outcome: Outcome, people: Dataset
+) -> None:
+    rows = outcome.prepared.split.test
+    for head, entry in enumerate([outcome.result["vanilla"], *outcome.result["tradeoff"]]):
+        predicted = (outcome.kept.margins(outcome.prepared.embeddings[rows], [head])[0] > 0).numpy()
+        truth = evaluate(people.labels[rows], predicted, people.groups[rows], people.group_names).to_dict()
+        assert {name: entry[name] for name in truth} == truth
+    assert outcome.result["selected"] in outcome.result["tradeoff"]
+
+
+def test_changes_count_every_flipped_decision_once(outcome: Outcome, people: Dataset) -> None:
+    test = outcome.prepared.test
+    before, after = (outcome.kept.margins(test, [0, outcome.selected]) > 0).numpy()
+    changes = outcome.result["changes"]
+    flips = sum(group["to_positive"] + group["to_negative"] for group in changes["groups"].values())
+    assert changes["total"] == flips == int((before != after).sum())
+
+
+def test_answers_name_rows_of_the_file_with_their_recorded_group(outcome: Outcome, people: Dataset) -> None:
+    place = {int(row): index for index, row in enumerate(people.rows)}
+    train = set(outcome.prepared.split.train.tolist())
+    for answer in outcome.result["answers"]:
+        index = place[answer["row"]]
+        assert index in train
+        assert answer["group"] == people.group_names[people.groups[index]]
+        assert 0 < answer["probability"] <= 1
+        assert answer["purpose"] == "training"
+
+
+def test_result_is_plain_json(outcome: Outcome) -> None:
+    assert json.loads(json.dumps(outcome.result, allow_nan=False)) == outcome.result
+
+
+def test_same_seed_gives_the_same_result_to_the_last_bit(outcome: Outcome, people: Dataset) -> None:
+    again = run_experiment(people, QUICK, seed=1, budget=BUDGET)
+    assert comparable(again.result) == comparable(outcome.result)
+    assert again.mitigation.heads.parameters.equal(outcome.mitigation.heads.parameters)
+
+
+def test_another_seed_gives_another_result(outcome: Outcome, people: Dataset) -> None:
+    other = run_experiment(people, QUICK, seed=2, budget=BUDGET)
+    assert [a["row"] for a in other.result["answers"]] != [a["row"] for a in outcome.result["answers"]]
+
+
+@pytest.mark.parametrize("settings", [QUICK, replace(PRESETS["paper"], strengths=(0.2, 1.0), body_epochs=2, epochs=2)])
+def test_groups_nobody_asked_for_change_no_question_weight_selection_or_prediction(
+    people: Dataset, settings: Settings
+) -> None:
+    first = run_experiment(people, settings, seed=1, budget=BUDGET)
+    asked = {row for answers in first.mitigation.answers for row in answers.rows}
+    read = first.prepared.split.train[sorted(asked)]
+    scrambled = np.where(np.isin(np.arange(len(people)), read), people.groups, 1 - people.groups)
+    second = run_experiment(replace(people, groups=scrambled), settings, seed=1, budget=BUDGET)
+    assert second.mitigation.answers == first.mitigation.answers
+    assert second.mitigation.heads.parameters.equal(first.mitigation.heads.parameters)
+    assert second.kept.parameters.equal(first.kept.parameters)
+    assert second.selected == first.selected
+    assert second.result["vanilla"]["delta_eo"] == -first.result["vanilla"]["delta_eo"] != 0  # only the report notices
+
+
+def test_no_more_groups_are_read_than_the_budget_allows(people: Dataset) -> None:
+    recorded = RecordedGroups(people.groups, people.group_names)
+    outcome = run_experiment(people, QUICK, seed=1, budget=BUDGET, annotator=recorded)
+    assert len(recorded.read) == BUDGET
+    assert {int(people.rows[row]) for row in recorded.read} == {a["row"] for a in outcome.result["answers"]}
+
+
+def test_the_paper_preset_spends_a_budget_per_strength(people: Dataset) -> None:
+    settings = replace(PRESETS["paper"], strengths=(0.2, 2.0), body_epochs=2, epochs=2)
+    result = run_experiment(people, settings, seed=1, budget=BUDGET).result
+    assert {name: len(answers) for name, answers in result["trajectories"].items()} == {"0.2": BUDGET, "2.0": BUDGET}
+    assert result["answers"] == result["trajectories"][str(result["selected"]["strength"])]
+
+
+class Interrupted(Listener):
+    """Stops the run in the middle, as Ctrl-C would."""
+
+    def __init__(self, after: int) -> None:
+        self._after = after
+
+    def round(self, entry: dict[str, Any], answers: list[dict[str, Any]], budget: int) -> None:
+        if entry["round"] == self._after:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("after", [0, 3])
+@pytest.mark.parametrize("trajectories", ["shared", "per strength"])
+def test_an_interrupted_run_resumes_to_the_same_bits_and_asks_nothing_twice(
+    people: Dataset, tmp_path: Path, after: int, trajectories: str
+) -> None:
+    settings = replace(QUICK, trajectories=trajectories)
+    whole = run_experiment(people, settings, seed=1, budget=BUDGET)
+    with pytest.raises(KeyboardInterrupt):
+        run_experiment(people, settings, seed=1, budget=BUDGET, checkpoint=tmp_path, listener=Interrupted(after))
+    before = len((tmp_path / "answers.jsonl").read_text().splitlines()) - 1
+    resumed = run_experiment(people, settings, seed=1, budget=BUDGET, checkpoint=tmp_path, resume=True)
+    assert comparable(resumed.result) == comparable(whole.result)
+    lines = (tmp_path / "answers.jsonl").read_text().splitlines()
+    assert before > 0
+    assert len(lines) == len(set(lines)) == 1 + sum(len(answers) for answers in whole.mitigation.answers)
+
+
+def test_an_answer_given_before_the_interruption_is_not_asked_again(people: Dataset, tmp_path: Path) -> None:
+    recorded = RecordedGroups(people.groups, people.group_names)
+
+    def dies(row: int) -> str | None:
+        if len(recorded.read) == 7:
+            raise KeyboardInterrupt
+        return recorded(row)
+
+    with pytest.raises(KeyboardInterrupt):
+        run_experiment(people, QUICK, seed=1, budget=BUDGET, checkpoint=tmp_path, annotator=dies)
+    later = RecordedGroups(people.groups, people.group_names)
+    run_experiment(people, QUICK, seed=1, budget=BUDGET, checkpoint=tmp_path, resume=True, annotator=later)
+    assert len(recorded.read) == 7
+    assert len(later.read) == BUDGET - 7
+    assert not recorded.read & later.read
+
+
+def test_a_torn_last_line_costs_only_that_line(people: Dataset, tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        run_experiment(people, QUICK, seed=1, budget=BUDGET, checkpoint=tmp_path, listener=Interrupted(2))
+    file = tmp_path / "answers.jsonl"
+    file.write_text(file.read_text()[:-4])
+    resumed = run_experiment(people, QUICK, seed=1, budget=BUDGET, checkpoint=tmp_path, resume=True)
+    assert len(resumed.result["answers"]) == BUDGET
+
+
+def test_resuming_refuses_another_run_and_a_folder_without_one(people: Dataset, tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="no run to resume"):
+        run_experiment(people, QUICK, seed=1, budget=BUDGET, checkpoint=tmp_path, resume=True)
+    with pytest.raises(KeyboardInterrupt):
+        run_experiment(people, QUICK, seed=1, budget=BUDGET, checkpoint=tmp_path, listener=Interrupted(1))
+    with pytest.raises(CheckpointError, match="other data, settings, seed or budget"):
+        run_experiment(people, QUICK, seed=2, budget=BUDGET, checkpoint=tmp_path, resume=True)
+
+
+def test_answers_that_cannot_be_given_cost_budget_and_are_never_asked_again(people: Dataset) -> None:
+    recorded = RecordedGroups(people.groups, people.group_names)
+    outcome = run_experiment(
+        people, QUICK, seed=1, budget=BUDGET, annotator=lambda row: None if row % 3 == 0 else recorded(row)
+    )
+    told = outcome.result["answers"]
+    assert len(told) == len({answer["row"] for answer in told}) == BUDGET
+    assert any(answer["group"] is None for answer in told)
+    assert any("could not be given" in note for note in outcome.result["notes"])
+
+
+def test_groups_that_are_not_on_record_are_left_out_and_counted(people: Dataset) -> None:
+    groups = people.groups.copy()
+    groups[::5] = UNKNOWN
+    result = run_experiment(replace(people, groups=groups), QUICK, seed=1, budget=BUDGET).result
+    test_rows = result["n_test"]
+    counted = sum(group["n"] for group in result["selected"]["groups"].values())
+    assert result["selected"]["excluded"] == test_rows - counted > 0
+
+
+def test_three_groups_run_end_to_end() -> None:
+    example = make_example(n=900, n_groups=3, seed=4)
+    people = replace(example, task=replace(example.task, embedding=8, hidden=(8,)))
+    result = run_experiment(people, QUICK, seed=0, budget=15).result
+    assert result["selected"]["delta_eo"] is None
+    assert set(result["selected"]["groups"]) == set(people.group_names)
+
+
+def test_a_batch_of_questions_per_round_spends_the_same_budget(people: Dataset) -> None:
+    result = run_experiment(people, replace(QUICK, questions_per_round=4), seed=1, budget=BUDGET).result
+    assert [entry["answered"] for entry in result["rounds"]][-1] == BUDGET
+    assert len(result["rounds"]) < BUDGET // 2
+
+
+@pytest.mark.parametrize(
+    ("budget", "message"),
+    [(100000, "more than the"), (1, "less than one per group"), (0, "must be positive"), (2.5, "whole number")],
+)
+def test_impossible_budgets_are_refused(people: Dataset, budget: float, message: str) -> None:
+    with pytest.raises(BudgetError, match=message):
+        run_experiment(people, QUICK, budget=budget)
+
+
+def test_a_budget_below_one_is_a_share_of_the_training_part(people: Dataset) -> None:
+    result = run_experiment(people, QUICK, seed=1, budget=0.05).result
+    assert result["budget"] == int(0.05 * result["n_train"]) == len(result["answers"])
+
+
+def test_an_annotator_that_fails_or_invents_a_group_is_named_without_telling_what_it_said(people: Dataset) -> None:
+    def fails(row: int) -> str:
+        raise RuntimeError("secretgroup")
+
+    with pytest.raises(AnnotatorError, match="RuntimeError on row") as failed:
+        run_experiment(people, QUICK, budget=BUDGET, annotator=fails)
+    with pytest.raises(AnnotatorError, match="none of the groups") as invented:
+        run_experiment(people, QUICK, budget=BUDGET, annotator=lambda row: "secretgroup")
+    assert "secretgroup" not in str(failed.value) + str(invented.value)
+
+
+def test_one_group_only_is_refused(people: Dataset) -> None:
+    alone = replace(people, groups=np.zeros_like(people.groups), group_names=("all",))
+    with pytest.raises(InputError, match="only one group"):
+        run_experiment(alone, QUICK, budget=BUDGET)
+
+
+def test_without_recorded_groups_somebody_must_answer(people: Dataset) -> None:
+    with pytest.raises(InputError, match="no recorded groups"):
+        run_experiment(replace(people, groups=np.full_like(people.groups, UNKNOWN)), QUICK, budget=BUDGET)
