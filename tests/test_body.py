@@ -36,9 +36,7 @@ def clustered_table(n: int, seed: int = 0) -> tuple[np.ndarray, list[int], np.nd
 
 def random_perceptron(d: int, width: int) -> PerceptronBody:
     rng = np.random.default_rng(5)
-    return PerceptronBody(
-        rng.normal(size=(width, d)).astype(np.float32), rng.normal(size=width).astype(np.float32)
-    )
+    return PerceptronBody(rng.normal(size=(width, d)).astype(np.float32), rng.normal(size=width).astype(np.float32))
 
 
 def all_bodies(d: int) -> list[Body]:
@@ -202,9 +200,7 @@ def finite_differences(value: object, at: np.ndarray, step: float = 1e-6) -> np.
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(1, 6), st.integers(2, 5), st.sampled_from([0.1, 0.5, 1.0, 3.0]), st.integers(0, 10**6))
-def test_nt_xent_and_its_gradient_are_those_of_the_definition(
-    half: int, width: int, t: float, seed: int
-) -> None:
+def test_nt_xent_and_its_gradient_are_those_of_the_definition(half: int, width: int, t: float, seed: int) -> None:
     Z = np.random.default_rng(seed).normal(size=(2 * half, width)) * 3
     loss, gradient = nt_xent(torch.tensor(Z), t)
     assert float(loss) == pytest.approx(brute_force_nt_xent(Z, t), rel=1e-9, abs=1e-9)
@@ -265,9 +261,7 @@ def test_corruption_takes_other_rows_at_the_given_rate() -> None:
     sources = corrupted_sources(np.random.default_rng(0), rows, n, columns, rate=0.6)
     swapped = sources != rows[:, None]
     error = np.sqrt(0.6 * 0.4 / swapped.size)
-    assert abs(swapped.mean() - 0.6) < 4 * error, (
-        "a donor is never the row itself, so swaps are seen at the rate"
-    )
+    assert abs(swapped.mean() - 0.6) < 4 * error, "a donor is never the row itself, so swaps are seen at the rate"
     assert sources.min() >= 0
     assert sources.max() < n
     # Columns are swapped independently of each other, and donors are spread evenly.
@@ -280,9 +274,7 @@ class RecordingPerceptronInput(Exception):
     """Carries the first batch out of a training step."""
 
 
-def first_views(
-    X: np.ndarray, blocks: list[int], batch_size: int, monkeypatch: pytest.MonkeyPatch
-) -> np.ndarray:
+def first_views(X: np.ndarray, blocks: list[int], batch_size: int, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
     """The first two-view batch the training sees, taken where the step receives it."""
     import apod.body
 
@@ -299,9 +291,7 @@ def test_views_hold_only_values_of_their_column_and_one_hot_stays_one_hot(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     X, blocks, _ = clustered_table(300)
-    shuffle = np.random.default_rng(3).permutation(
-        X.shape[1]
-    )  # a block's columns need not stand side by side
+    shuffle = np.random.default_rng(3).permutation(X.shape[1])  # a block's columns need not stand side by side
     X, block = X[:, shuffle], np.array(blocks)[shuffle]
     views = first_views(X, list(block), 256, monkeypatch)
     assert views.shape == (512, X.shape[1])
@@ -325,9 +315,7 @@ def test_same_seed_same_bits_and_torchs_own_generator_is_left_alone(method: str)
     before = torch.get_rng_state()
 
     def train(seed: int, name: str = "t") -> PerceptronBody:
-        return pretrain_body(
-            X, width=8, blocks=blocks, labels=kind, method=method, epochs=3, seed=seed, name=name
-        )
+        return pretrain_body(X, width=8, blocks=blocks, labels=kind, method=method, epochs=3, seed=seed, name=name)
 
     first = train(0)
     torch.manual_seed(99)
@@ -405,9 +393,7 @@ def test_cross_entropy_pretraining_learns_the_labels() -> None:
 def test_progress_is_reported_after_every_epoch() -> None:
     X, blocks, _ = clustered_table(50)
     seen: list[tuple[int, int]] = []
-    pretrain_body(
-        X, width=4, blocks=blocks, epochs=3, seed=0, name="t", progress=lambda a, b, _: seen.append((a, b))
-    )
+    pretrain_body(X, width=4, blocks=blocks, epochs=3, seed=0, name="t", progress=lambda a, b, _: seen.append((a, b)))
     assert seen == [(1, 3), (2, 3), (3, 3)]
 
 

@@ -88,7 +88,7 @@ def fresh_resnet18(rng: np.random.Generator, width: int) -> dict[str, Tensor]:
     for name, like in empty_resnet18(width).state_dict().items():
         if like.ndim == 4:  # a convolution (outputs, inputs, k, k)
             spread = math.sqrt(2 / (like.shape[0] * like.shape[2] * like.shape[3]))
-            state[name] = torch.from_numpy(rng.normal(0, spread, tuple(like.shape)).astype(np.float32))
+            state[name] = torch.from_numpy(rng.standard_normal(like.shape, dtype=np.float32)) * spread
         elif not name.startswith("fc."):
             one = name.endswith(("weight", "running_var"))
             state[name] = torch.full(like.shape, int(one), dtype=like.dtype)
