@@ -9,22 +9,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
-import pandas as pd
 import torch
 from joblib import Parallel, delayed
-from torch import Tensor
 
 from apod.bench.arm import RunName
 from apod.bench.methods import METHODS, Method
+from apod.bench.sources import Progress, load_source
 from apod.bench.store import ResultStore
 from apod.bench.unit import UnitData, run_arm, run_key
-from apod.data import Dataset, load_dataset, split_rows
+from apod.data import Dataset
 from apod.pod import Training
-from apod.prepare import prepare
 from apod.settings import PRESETS, Settings
-
-Progress = Callable[[int, int, str], None]
 
 TABLES = ("adult", "meps", "loan", "german", "bank")
 """The datasets that are tables; the CelebA tasks need pictures."""
@@ -60,12 +55,11 @@ def run_bench(plan: BenchPlan, folder: Path, jobs: int | None = None, progress: 
 
     Every process trains on one thread, so the numbers do not depend on `jobs`.
     """
+    for name in plan.datasets:  # all names and files are checked before any work begins or anything is written
+        load_source(name, plan.data_dir)
     store = ResultStore(folder).open()
-    for name in plan.datasets:  # all names and files are checked before any work begins
-        load_dataset(name, data_dir=plan.data_dir)
     units = [(name, seed) for seed in plan.seeds for name in plan.datasets]
-    arms = len({method.trainer for method in plan.methods})
-    stop = _watch(store, len(units) * arms, progress)
+    stop = _watch(store, len(units) * len({method.trainer for method in plan.methods}), progress)
     try:
         tasks = (delayed(run_unit)(plan, folder, name, seed) for name, seed in units)
         Parallel(n_jobs=jobs or os.cpu_count() or 1, batch_size=1)(tasks)
@@ -78,57 +72,37 @@ def run_bench(plan: BenchPlan, folder: Path, jobs: int | None = None, progress: 
 def run_unit(plan: BenchPlan, folder: Path, name: str, seed: int) -> None:
     """All missing runs of one dataset and seed; every trainer's part is kept as soon as it is finished."""
     torch.set_num_threads(1)
-    store = ResultStore(folder)
-    dataset = load_dataset(name, data_dir=plan.data_dir)
-    training = plan.training(dataset)
-    fingerprint = data_fingerprint(dataset, plan.settings)
+    store, source = ResultStore(folder), load_source(name, plan.data_dir)
+    training = plan.training(source.dataset)
+    fingerprint = source.fingerprint(plan.settings)
     done = store.finished(plan.retry_failed)
     missing = [run for run in plan.runs() if run_key(fingerprint, seed, training, run) not in done]
     if not missing:
         return
-    split = split_rows(dataset.name, len(dataset), dataset.task.split, seed)
-    embeddings = _embed(dataset, plan.settings, seed, folder / "bodies" / f"{name}-{seed}-{fingerprint}.npy")
-    data = UnitData(dataset, split, embeddings, seed, fingerprint)
-    unit = data.unit(training)
-    for trainer in dict.fromkeys(run.method.trainer for run in missing):
-        runs = [run for run in missing if run.method.trainer == trainer]
-        part = run_arm(data, unit, trainer, runs)
-        keys = hashlib.blake2b("".join(row["key"] for row in part.runs).encode(), digest_size=8).hexdigest()
-        store.write(f"{name}-{seed}-{trainer}-{keys}", part)
-
-
-def data_fingerprint(dataset: Dataset, settings: Settings) -> str:
-    """Of everything the embeddings and the test part depend on."""
-    body = [settings.body, settings.body_epochs, settings.batch_size, dataset.name, list(dataset.task.split)]
-    digest = hashlib.blake2b(repr([body, dataset.task]).encode(), digest_size=16)
-    digest.update(pd.util.hash_pandas_object(dataset.features, index=False).to_numpy().tobytes())
-    digest.update(dataset.labels.tobytes() + dataset.groups.tobytes())
-    return digest.hexdigest()
-
-
-def _embed(dataset: Dataset, settings: Settings, seed: int, kept: Path) -> Tensor:
-    """Embeddings of a unit; the body is trained once per dataset and seed and its embeddings are kept."""
-    if kept.exists():
-        return torch.from_numpy(np.load(kept, allow_pickle=False))
-    embeddings = prepare(dataset, settings, seed).embeddings
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    partial = kept.with_suffix(f".{os.getpid()}.partial")
-    with partial.open("wb") as file:
-        np.save(file, embeddings.numpy())
-    partial.replace(kept)
-    return embeddings
+    with store.reporting(f"{name}, seed {seed}") as report:
+        embeddings = source.embeddings(plan.settings, seed, folder / "bodies", report)
+        data = UnitData(source.dataset, source.split(seed), embeddings, seed, fingerprint)
+        unit = data.unit(training)
+        for trainer in dict.fromkeys(run.method.trainer for run in missing):
+            runs = [run for run in missing if run.method.trainer == trainer]
+            part = run_arm(data, unit, trainer, runs, report)
+            keys = hashlib.blake2b("".join(row["key"] for row in part.runs).encode(), digest_size=8).hexdigest()
+            store.write(f"{name}-{seed}-{trainer}-{keys}", part)
 
 
 def _watch(store: ResultStore, total: int, progress: Progress | None) -> Callable[[], None]:
-    """Report finished parts while the workers run; gives the function that ends it."""
+    """Report finished parts and what the workers are at; gives the function that ends it."""
     if progress is None:
         return lambda: None
     ended = threading.Event()
     before = store.count()
 
+    def tell() -> None:
+        progress(store.count() - before, total, " · ".join(store.under_way()))
+
     def look() -> None:
         while not ended.wait(0.5):
-            progress(store.count() - before, total, "parts")
+            tell()
 
     thread = threading.Thread(target=look, daemon=True)
     thread.start()
@@ -136,6 +110,6 @@ def _watch(store: ResultStore, total: int, progress: Progress | None) -> Callabl
     def stop() -> None:
         ended.set()
         thread.join()
-        progress(store.count() - before, total, "parts")
+        tell()
 
     return stop

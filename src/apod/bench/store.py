@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,7 @@ class ResultStore:
         self._marker.write_text(json.dumps({"format": FORMAT}) + "\n")
         for left in self._parts.glob("*.partial"):  # a killed bench leaves at most unfinished parts
             shutil.rmtree(left)
+        shutil.rmtree(self.folder / "under-way", ignore_errors=True)
         return self
 
     def _check(self) -> None:
@@ -72,6 +74,29 @@ class ResultStore:
     def count(self) -> int:
         """How many parts are finished."""
         return sum(1 for folder in self._parts.iterdir() if folder.suffix != ".partial")
+
+    @contextmanager
+    def reporting(self, unit: str) -> Iterator[Callable[[int, int, str], None]]:
+        """What a worker is at, for whoever watches; a file, because the worker may be on another machine."""
+        file = self.folder / "under-way" / f"{unit.replace(', ', '-').replace(' ', '-')}.txt"
+        file.parent.mkdir(exist_ok=True)
+
+        def report(done: int, total: int, text: str) -> None:
+            file.write_text(f"{unit}: {text} {done}/{total}")
+
+        try:
+            yield report
+        finally:
+            file.unlink(missing_ok=True)
+
+    def under_way(self) -> list[str]:
+        """What the workers are at."""
+        files = sorted((self.folder / "under-way").glob("*.txt"))
+        texts = []
+        for file in files:
+            with suppress(FileNotFoundError):  # its worker has just finished
+                texts.append(file.read_text())
+        return texts
 
     def write(self, name: str, part: Part) -> None:
         """Keep one part: all of its tables, or nothing."""
@@ -99,21 +124,12 @@ class ResultStore:
 
 
 def _in_order(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """One table, ordered by what its rows are about; a run that was tried again counts once, the last time."""
     if not frames:
         return pd.DataFrame()
     table = pd.concat(frames, ignore_index=True)
-    order = {name: place for place, name in enumerate(METHODS)}
-    table["_method"] = table["method"].map(order)
-    by = [
-        "dataset",
-        "seed",
-        "_method",
-        "value",
-        *(c for c in ("round", "order") if c in table and c in ("round", "order")),
-    ]
-    by = [column for column in by if column in table.columns]
-    table = table.sort_values(by, kind="stable").drop(columns="_method")
-    keys = [
-        c for c in ("key", "round", "order") if c in table.columns and (c != "round" or "answered" in table.columns)
-    ]
-    return table.drop_duplicates(subset=keys, keep="last").reset_index(drop=True)
+    inner = [column for column in ("order", "round") if column in table.columns][:1]
+    table["_method"] = table["method"].map({name: place for place, name in enumerate(METHODS)})
+    table = table.sort_values(["dataset", "seed", "_method", "value", *inner], kind="stable").drop(columns="_method")
+    within = [] if "status" in table.columns else inner
+    return table.drop_duplicates(subset=["key", *within], keep="last").reset_index(drop=True)

@@ -57,7 +57,7 @@ def run_arm(
     unit: Unit,
     trainer: str,
     runs: Sequence[RunName],
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    progress: Callable[[int, int, str], None] = lambda done, total, text: None,
 ) -> Part:
     """Train all runs of one trainer together; an exception becomes a failed row of each, never a missing one."""
     start = time.perf_counter()
@@ -67,7 +67,7 @@ def run_arm(
         total = unit.rounds()
         for done in range(1, total + 1):
             recorder.advance()
-            progress(done, total)
+            progress(done, total, f"{trainer}, {len(runs)} heads, round")
         part = recorder.part()
     except Exception as error:  # noqa: BLE001  recorded, not hidden
         failed = [{**head, "status": "failed", "error": f"{type(error).__name__}: {error}"} for head in heads]

@@ -7,9 +7,11 @@ from importlib.metadata import version
 
 import typer
 
+from apod.cli.bench import bench, figures
 from apod.cli.datasets import datasets
 from apod.cli.run import run
 from apod.errors import ApodError
+
 
 def _print_version(wanted: bool) -> None:
     if wanted:
@@ -33,7 +35,7 @@ def build_app() -> typer.Typer:
         pretty_exceptions_enable=False,
     )
     app.callback()(_options)
-    for command in (run, datasets):
+    for command in (run, datasets, bench, figures):
         app.command()(command)
     return app
 

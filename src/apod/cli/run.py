@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from apod.cli.options import chosen_preset, numbers, words
 from apod.errors import ApodError, InputError
 
 if TYPE_CHECKING:
@@ -27,6 +28,10 @@ def run(
     label: str | None = typer.Option(None, help="Own file: the column to predict (two values)."),
     sensitive: str | None = typer.Option(None, help="Own file: the recorded group column; read only when asked for."),
     groups: str | None = typer.Option(None, help="Own file without that column: group names, comma-separated."),
+    positive: str | None = typer.Option(
+        None, help="Own file: the label value that counts as 1 (default: 1, yes, true)."
+    ),
+    drop: str | None = typer.Option(None, help="Own file: columns that must not be features, comma-separated."),
     reference: str | None = typer.Option(None, help="The group the others are compared with (default: the larger)."),
     budget: float | None = typer.Option(None, help="Answers: a count, or a share (below 1) of the training part."),
     strengths: str | None = typer.Option(None, help="Penalty strengths, comma-separated, e.g. 0.1,0.5,1."),
@@ -62,9 +67,10 @@ def run(
         ask_strength=ask_strength,
         questions_per_round=batch,
         body=body,
-        strengths=_numbers("--strengths", strengths),
+        strengths=numbers("--strengths", strengths),
     )
-    data = _load(dataset, label, sensitive, groups, reference, data_dir, _split(split))
+    own = {"label": label, "sensitive": sensitive, "positive": positive, "drop": tuple(words(drop or ""))}
+    data = _load(dataset, groups, own | {"reference": reference, "data_dir": data_dir}, _split(split))
     annotator = _person(data, chosen) if groups is not None else None
     folder = out or Path("out") / data.name
     _check_folder(folder, resume, asks_a_person=annotator is not None)
@@ -98,42 +104,27 @@ def run(
 
 def _settings(preset: str, penalty: tuple[str | None, str | None, str | None], **options: object) -> Settings:
     """The preset with whatever was said on the command line."""
-    from apod.errors import UnknownName
     from apod.penalty import Penalty
-    from apod.settings import PRESETS
 
-    if preset not in PRESETS:
-        raise UnknownName("preset", preset, PRESETS)
-    base = PRESETS[preset]
+    base = chosen_preset(preset)
     what, relaxation, over = penalty
     changed = Penalty(what or base.penalty.what, relaxation or base.penalty.relaxation, over or base.penalty.over)
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     return replace(base, penalty=changed, **given)
 
 
-def _load(
-    name: str,
-    label: str | None,
-    sensitive: str | None,
-    groups: str | None,
-    reference: str | None,
-    data_dir: Path | None,
-    split: tuple[float, float, float] | None,
-) -> Dataset:
+def _load(name: str, groups: str | None, options: dict[str, Any], split: tuple[float, float, float] | None) -> Dataset:
     from apod.data import DATASETS, load_dataset
 
+    sensitive = options["sensitive"]
     if name not in DATASETS and sensitive is None and groups is None and Path(name).exists():
-        raise InputError(
-            "Say where groups come from: --sensitive COLUMN where they are recorded, or --groups a,b to be asked."
-        )
+        raise InputError("Say where groups come from: --sensitive COLUMN (recorded), or --groups a,b (you are asked).")
     if sensitive is not None and groups is not None:
         raise InputError("Give --sensitive (groups are recorded) or --groups (you are asked), not both.")
-    names = None if groups is None else tuple(part.strip() for part in groups.split(",") if part.strip())
+    names = None if groups is None else tuple(words(groups))
     if names is not None and len(set(names)) < 2:
         raise InputError("--groups needs at least two different names, comma-separated.")
-    data = load_dataset(
-        name, label=label, sensitive=sensitive, reference=reference, group_names=names, data_dir=data_dir
-    )
+    data = load_dataset(name, group_names=names, **options)
     return data if split is None else replace(data, task=replace(data.task, split=split))
 
 
@@ -162,17 +153,8 @@ def _check_folder(folder: Path, resume: bool, asks_a_person: bool) -> None:
         )
 
 
-def _numbers(option: str, text: str | None) -> tuple[float, ...] | None:
-    if text is None:
-        return None
-    try:
-        return tuple(float(part) for part in text.split(","))
-    except ValueError:
-        raise InputError(f"{option} takes numbers separated by commas, got {text!r}.") from None
-
-
 def _split(text: str | None) -> tuple[float, float, float] | None:
-    shares = _numbers("--split", text)
+    shares = numbers("--split", text)
     if shares is None:
         return None
     if len(shares) != 3 or min(shares) <= 0 or abs(sum(shares) - 1) > 1e-9:

@@ -1,0 +1,78 @@
+"""`apod bench` and `apod figures`: the comparisons of the paper, and their pictures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from apod.errors import InputError
+
+
+def bench(
+    datasets: str = typer.Option("adult,meps,loan,german,bank", help="Names from `apod datasets`, comma-separated."),
+    methods: str | None = typer.Option(None, help="Names of methods, comma-separated (default: all)."),
+    strengths: str | None = typer.Option(None, help="Penalty strengths instead of the grid, comma-separated."),
+    seeds: int = typer.Option(5, help="How many seeds: 0, 1, 2, ..."),
+    out: Path = typer.Option(Path("results"), help="Results folder; an interrupted bench goes on where it was."),
+    jobs: int | None = typer.Option(None, help="Processes (default: one per core); the numbers do not depend on it."),
+    preset: str = typer.Option("paper", help="Settings of the runs."),
+    retry_failed: bool = typer.Option(
+        False, "--retry-failed", help="Run failed runs again; otherwise they stay failed."
+    ),
+    data_dir: Path | None = typer.Option(None, help="Folder with data files; APOD_DATA is another way to name it."),
+) -> None:
+    """Compare all methods on all datasets, every strength, several seeds. Finished runs are kept.
+
+    Example: apod bench --datasets adult,meps --methods vanilla,apod,pod-rs --seeds 3 --out results
+    """
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    from apod.bench.methods import METHODS, resolve
+    from apod.bench.runner import BenchPlan, run_bench
+    from apod.cli.options import chosen_preset, numbers, words
+
+    if seeds < 1:
+        raise InputError(f"--seeds must be at least 1, got {seeds}.")
+    plan = BenchPlan(
+        datasets=tuple(words(datasets)),
+        methods=tuple(resolve(words(methods) if methods is not None else METHODS)),
+        seeds=tuple(range(seeds)),
+        strengths=numbers("--strengths", strengths),
+        settings=chosen_preset(preset),
+        data_dir=data_dir,
+        retry_failed=retry_failed,
+    )
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=console) as bars:
+        task = bars.add_task("banks of heads", total=None)
+        store = run_bench(plan, out, jobs, lambda done, total, text: bars.update(task, completed=done, total=total))
+    runs = store.read("runs")
+    failed = int((runs["status"] == "failed").sum())
+    console.print(f"{len(runs)} runs on record in {out}, {failed} failed. Next: apod figures {out}")
+
+
+def figures(
+    results: Path = typer.Argument(help="The results folder of `apod bench`."),
+    out: Path | None = typer.Option(None, help="Where the figures go (default: RESULTS/figures)."),
+    data_dir: Path | None = typer.Option(None, help="Folder with data files; APOD_DATA is another way to name it."),
+) -> None:
+    """Draw the paper's figures and write the summary from bench results.
+
+    Example: apod figures results
+    """
+    from apod.bench.figures import draw_figures
+
+    if not (results / "bench.json").exists():
+        raise InputError(f"{results} holds no results of `apod bench`: run that first, or name another folder.")
+    for path in draw_figures(results, out or results / "figures", data_dir):
+        typer.echo(path)
