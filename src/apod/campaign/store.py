@@ -8,6 +8,7 @@ holds no value that was being written.
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -59,6 +60,7 @@ class Store:
         self.dialect = "sqlite" if self.path is not None else "postgresql"
         self.label = str(self.path) if self.path is not None else target.render_as_string(hide_password=True)
         self.skew = skew or (lambda: 0)
+        _quiet()
         self._engine = _sqlite_engine(self.path) if self.path is not None else _postgres_engine(target)
         self._writer = self._engine.execution_options(apod_write=True)
 
@@ -68,8 +70,8 @@ class Store:
         return literal_column(_CLOCK[self.dialect])
 
     def exists(self) -> bool:
-        """Whether there is a file at all (a server is taken to be there)."""
-        return self.path is None or self.path.exists()
+        """Whether there is a file with something in it (a server is taken to be there)."""
+        return self.path is None or (self.path.exists() and self.path.stat().st_size > 0)
 
     def make(self) -> None:
         """Create the SQLite file, readable by its owner alone; nothing to do for a server."""
@@ -189,6 +191,14 @@ def _identity(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
+_DISCREET: dict[str, Any] = {"hide_parameters": True, "logging_name": "apod"}
+"""Answers are parameters and result rows: neither may reach a log, not even one set to DEBUG."""
+
+
+def _quiet() -> None:
+    logging.getLogger("sqlalchemy.engine.Engine.apod").setLevel(logging.WARNING)
+
+
 def _sqlite_engine(path: Path) -> Engine:
     def connect() -> sqlite3.Connection:
         # mode=rw: a file that went away must not come back empty
@@ -200,9 +210,7 @@ def _sqlite_engine(path: Path) -> Engine:
             check_same_thread=False,
         )
 
-    engine = create_engine(
-        "sqlite://", creator=connect, poolclass=QueuePool, pool_size=4, max_overflow=60, hide_parameters=True
-    )
+    engine = create_engine("sqlite://", creator=connect, poolclass=QueuePool, pool_size=4, max_overflow=60, **_DISCREET)
 
     @event.listens_for(engine, "connect")
     def _prepare(connection: Any, record: Any) -> None:
@@ -226,7 +234,7 @@ def _postgres_engine(target: URL) -> Engine:
     try:
         engine = create_engine(
             target,
-            hide_parameters=True,
+            **_DISCREET,
             pool_size=4,
             max_overflow=60,
             pool_pre_ping=True,  # a restarted server is found again

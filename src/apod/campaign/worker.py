@@ -7,30 +7,29 @@ password, and arguments can be read by everybody.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import subprocess
 import sys
+import threading
+import time
 from contextlib import suppress
 from typing import Any
 
 from apod.campaign.engine import EngineFactory
 from apod.errors import InputError
 
+log = logging.getLogger(__name__)
+RESTART_SECONDS = 5.0
 _ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
 class WorkerProcess:
-    """The parent's hold on a worker."""
+    """The parent's hold on a worker. One that died is started again by the next `wake`, but not over and over."""
 
     def __init__(self, job: dict[str, Any]) -> None:
-        environment = {**os.environ, **dict.fromkeys(_ONE_THREAD, "1")}
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "apod.campaign.refit_main"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            env=environment,
-        )
-        self._tell(job)
+        self._job, self._lock = job, threading.Lock()
+        self._process = self._start()
 
     @property
     def pid(self) -> int:
@@ -39,27 +38,45 @@ class WorkerProcess:
 
     def wake(self) -> None:
         """There is something new."""
-        if self._process.poll() is None:
-            self._tell({})
+        with self._lock:
+            if self._process.poll() is None:
+                self._send({})
+            elif time.monotonic() - self._started > RESTART_SECONDS:
+                log.warning("the refitting process ended with status %s: another is started", self._process.returncode)
+                self._let_go()
+                self._process = self._start()
 
     def stop(self) -> None:
         """End the worker at once; a refit under way is lost and done again by the next."""
-        pipe = self._process.stdin
-        if pipe is not None:
-            with suppress(BrokenPipeError):
-                pipe.close()
-        try:
-            self._process.wait(timeout=10)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        with self._lock:
+            self._let_go()
+            try:
+                self._process.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
 
-    def _tell(self, message: dict[str, Any]) -> None:
-        pipe = self._process.stdin
-        if pipe is not None:
-            with suppress(BrokenPipeError):  # it died; another process's worker takes over
-                pipe.write(json.dumps(message).encode() + b"\n")
-                pipe.flush()
+    def _start(self) -> subprocess.Popen[bytes]:
+        self._started = time.monotonic()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "apod.campaign.refit_main"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            env={**os.environ, **dict.fromkeys(_ONE_THREAD, "1")},
+        )
+        self._send(self._job)
+        return self._process
+
+    def _send(self, message: dict[str, Any]) -> None:
+        if self._process.stdin is not None:
+            with suppress(BrokenPipeError):  # it just died
+                self._process.stdin.write(json.dumps(message).encode() + b"\n")
+                self._process.stdin.flush()
+
+    def _let_go(self) -> None:
+        if self._process.stdin is not None:
+            with suppress(BrokenPipeError):
+                self._process.stdin.close()
 
 
 def engine_name(factory: EngineFactory) -> str:
