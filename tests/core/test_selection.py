@@ -325,3 +325,12 @@ def test_first_rows_are_uniform_within_a_label() -> None:
     first = Counter(first_rows(labels, np.random.default_rng(seed))[1].row for seed in range(2000))
     assert set(first) == {1, 2, 3, 5}
     assert all(abs(count / 2000 - 0.25) < 0.05 for count in first.values())
+
+
+@pytest.mark.parametrize("name", ["apod", "coreset"])
+def test_a_batch_goes_on_by_row_when_everybody_left_stands_where_somebody_was_answered(name: str) -> None:
+    embeddings = np.array([[0.0, 1.0], [2.0, 0.0]], dtype=np.float32)[[0, 1, *([0] * 8), 1, 0]]
+    labels, askable = np.zeros(12, dtype=np.int64), np.arange(12) > 1
+    view = View(labels, askable, np.zeros(12), np.eye(2)[labels], Coverage(embeddings, [0, 1]))
+    assert [choice.row for choice in ask(name, view, 20)] == list(range(2, 12))
+    assert all(choice.reason["distance"] == 0 for choice in ask(name, view, 20))
