@@ -241,15 +241,19 @@ def test_a_damaged_row_is_never_shown(on_sqlite: Workshop) -> None:
         on_sqlite.open().ask()
 
 
-def test_a_damaged_model_is_said(on_sqlite: Workshop) -> None:
+@pytest.mark.parametrize("more", [0, 1], ids=["no new answer", "a new answer"])
+def test_a_damaged_model_is_fitted_again(on_sqlite: Workshop, more: int) -> None:
     campaign = on_sqlite.create()
-    answer_all(campaign)
+    rows = answer_all(campaign)
     for path in (campaign.files.folder / "models-1").iterdir():
         path.write_bytes(b"x")
     other = on_sqlite.open()
-    other.extend(20)
-    with pytest.raises(FileDamaged):
-        other.refitter.supply()
+    other.extend(40)
+    for _ in range(more):
+        other.tell(other.ask(), GROUPS[0])  # type: ignore[arg-type]
+    assert len(set(rows) | set(answer_all(other))) == 40 - more
+    assert other.status().behind == 0
+    assert other.verify_log().ok
 
 
 @pytest.mark.parametrize("name", ["NUL\x00", "line\nbreak", "half \ud83d", "", "   ", "x" * 10_000_000, 7, None])

@@ -23,7 +23,7 @@ from apod.campaign import schema
 from apod.campaign.answers import Collected, collect
 from apod.campaign.engine import Engine, Model, ModelState, Proposal
 from apod.campaign.erasing import sweep
-from apod.campaign.errors import CampaignError, StoreError
+from apod.campaign.errors import CampaignError, FileDamaged, StoreError
 from apod.campaign.events import Sealed, canonical
 from apod.campaign.files import Files, state_hash
 from apod.campaign.journal import Desk, Journal, read_answers
@@ -64,6 +64,7 @@ class Refitter:
         self._lead = Leadership(journal.store, journal.campaign, lead_seconds)
         self._loaded: tuple[str, Model] | None = None
         self._tried: tuple[object, float] = (None, 0.0)  # answers that gave no model, and when
+        self._damaged: str | None = None  # a model whose file cannot be read: to be fitted again
         self._one_at_a_time = threading.Lock()
 
     def refit(self) -> bool:
@@ -81,7 +82,7 @@ class Refitter:
 
     def _due(self, found: Snapshot) -> bool:
         inputs = found.collected.inputs()
-        if frozenset(inputs) == found.fitted or not inputs:
+        if not inputs or (frozenset(inputs) == found.fitted and found.model != self._damaged):
             return False
         tried, when = self._tried
         return tried != inputs or time.monotonic() - when > RETRY_SECONDS
@@ -90,13 +91,19 @@ class Refitter:
         answers, inputs = found.collected.weigh(), found.collected.inputs()
         try:
             # an answer that was undone, corrected or erased must leave no trace: no warm start from a model that saw it
-            start = self.load(found) if found.fitted <= set(inputs) else None
+            warm = found.fitted <= set(inputs) and found.model != self._damaged
+            start = self.load(found) if warm else None
             model = self._engine().fit(answers, start)
             if model is None:  # too few answers; not to be tried again before there are more
                 self._tried = inputs, time.monotonic()
                 return False
             latest = self.snapshot()
             proposals = self._engine().propose(model, answers, latest.unavailable, latest.wanted)
+        except FileDamaged:
+            if found.model is None or found.model == self._damaged:
+                raise  # not the model: the materials
+            self._damaged = found.model
+            return self._refit(found, fence)
         except CampaignError:
             raise
         except Exception as error:  # noqa: BLE001 whatever the engine raises must not end the campaign
@@ -144,10 +151,9 @@ class Refitter:
         found = self.snapshot()
         if queue is not None and found.queue != queue and found.waiting:
             return found.waiting
+        found, model = self._latest()
         try:
-            proposals = self._engine().propose(
-                self.load(found), found.collected.weigh(), found.unavailable, found.wanted
-            )
+            proposals = self._engine().propose(model, found.collected.weigh(), found.unavailable, found.wanted)
         except CampaignError:
             raise
         except Exception as error:
@@ -162,6 +168,20 @@ class Refitter:
         """Make proposals before the last one is taken; whether it was necessary."""
         found = self.snapshot()
         return 0 < found.waiting <= found.wanted // 2 and self.supply(found.queue) > found.waiting
+
+    def _latest(self) -> tuple[Snapshot, Model | None]:
+        """The latest finished model; fitted again where its file is damaged."""
+        found = self.snapshot()
+        try:
+            return found, self.load(found)
+        except FileDamaged:
+            now = self.snapshot()
+            if now.model == found.model:  # not just replaced by a newer one
+                self._damaged = found.model
+                if not self.refit():
+                    raise
+            now = self.snapshot()
+            return now, self.load(now)
 
     def load(self, found: Snapshot) -> Model | None:
         """The latest finished model."""

@@ -1,0 +1,235 @@
+"""Answers go out and come back the same, in every format."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pandas as pd
+import pytest
+import standin
+
+from apod.campaign import Campaign, labelling_config
+from apod.campaign.errors import CampaignFinished, UnknownGroup
+from apod.campaign.exchange import Record
+from apod.campaign.transfer import records
+from apod.errors import BudgetError, InputError
+from apod.testing import Place
+from apod.testing.contract import GROUPS, Workshop, answer_all
+
+ODD_GROUPS = ("NA", 'None, "or" 0 🦄')
+IDS = [f'{row:03} "x", 👋' for row in range(200)]
+FILES = ["answers.csv", "answers.parquet", "answers.jsonl", "answers.json"]
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Iterator[Workshop]:
+    found = Workshop(Place(f"sqlite:///{tmp_path}/other.db", tmp_path / "other.files"), standin.build)
+    yield found
+    for campaign in found.opened:
+        campaign.close()
+
+
+def told(campaign: Campaign) -> list[Record]:
+    return [replace(record, question=None, asked_at=None, answered_at=None) for record in records(campaign)]
+
+
+def eventful(workshop: Workshop) -> Campaign:
+    """Every sort of answer there is."""
+    campaign = workshop.create(groups=ODD_GROUPS, ids=IDS, overlap=2, budget=12, lease_seconds=60, gold={3: "NA"})
+    for step in range(3):
+        for name in ("anna", 'bob, "the" builder'):
+            question = campaign.ask(name)
+            assert question is not None
+            kind = ("perceived", "self_reported", "records")[step]
+            campaign.tell(question, ODD_GROUPS[step % 2], kind=kind)
+            if step == 2:
+                campaign.correct(question, ODD_GROUPS[1])
+    campaign.tell(campaign.ask("anna"), "cannot_tell")  # type: ignore[arg-type]
+    campaign.tell(campaign.ask("anna"), "declined")  # type: ignore[arg-type]
+    late = campaign.ask("carl")
+    workshop.pass_time(61)
+    assert campaign.ask("dora").row == late.row  # type: ignore[union-attr]
+    campaign.tell(late, "NA")  # type: ignore[arg-type]
+    campaign.tell(campaign.ask("dora"), "NA")  # type: ignore[arg-type]
+    return campaign
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_what_goes_out_comes_back_the_same(on_sqlite: Workshop, elsewhere: Workshop, tmp_path: Path, name: str) -> None:
+    campaign = eventful(on_sqlite)
+    assert campaign.export(tmp_path / name) == len(told(campaign)) == 10
+    other = elsewhere.create(groups=ODD_GROUPS, ids=IDS, overlap=2, budget=12)
+    report = other.import_(tmp_path / name)
+    assert (report.added, report.repeated, report.conflicts) == (10, 0, ())
+    assert told(other) == told(campaign)
+    assert other.answers() == campaign.answers()
+    assert other.status().answered == campaign.status().answered
+    assert (other.status().late, other.status().uncounted) == (1, 1)
+    again = other.import_(tmp_path / name)
+    assert (again.added, again.repeated) == (0, 10)
+    assert told(other) == told(campaign)
+    assert other.verify_log().ok
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_campaign_recognises_its_own_export(on_sqlite: Workshop, tmp_path: Path, name: str) -> None:
+    campaign = eventful(on_sqlite)
+    before = told(campaign)
+    campaign.export(tmp_path / name)
+    assert campaign.import_(tmp_path / name).added == 0
+    assert told(campaign) == before
+
+
+def test_an_import_is_taken_whole_or_not_at_all(workshop: Workshop, tmp_path: Path) -> None:
+    campaign = workshop.create(budget=5)
+    path = tmp_path / "in.csv"
+    for lines, error in (
+        ([f"1,{GROUPS[0]}", "2,Mittelmass"], UnknownGroup),
+        ([f"1,{GROUPS[0]}", f"999,{GROUPS[0]}"], InputError),
+        ([f"1,{GROUPS[0]}", f"x,{GROUPS[0]}"], InputError),
+        ([f"{row},{GROUPS[0]}" for row in range(6)], BudgetError),
+        ([f"1,{GROUPS[0]}", f"-1,{GROUPS[0]}"], InputError),
+    ):
+        path.write_text("\n".join(["row,group", *lines]))
+        with pytest.raises(error):
+            campaign.import_(path, annotator="a")
+        assert campaign.status().answered == 0
+    path.write_text(f"row,group\n1,{GROUPS[0]}\n")
+    with pytest.raises(InputError, match="names no annotator"):
+        campaign.import_(path)
+
+
+def test_other_peoples_tables_need_an_id_and_a_group_only(workshop: Workshop, tmp_path: Path) -> None:
+    campaign = workshop.create(ids=IDS, budget=5)
+    frame = pd.DataFrame({"id": [IDS[4], IDS[9]], "group": [GROUPS[0], GROUPS[1]]})
+    frame.to_csv(tmp_path / "in.csv", index=False)
+    report = campaign.import_(tmp_path / "in.csv", annotator="registry", kind="records")
+    assert report.added == 2
+    assert [(answer.row, answer.group) for answer in campaign.answers()] == [(4, 0), (9, 1)]
+    assert campaign.status().by_kind == {"records": 2}
+
+
+def test_a_file_about_other_data_is_refused(on_sqlite: Workshop, tmp_path: Path) -> None:
+    campaign = on_sqlite.create(ids=IDS)
+    pd.DataFrame({"row": [1], "id": [IDS[2]], "group": [GROUPS[0]]}).to_csv(tmp_path / "in.csv", index=False)
+    with pytest.raises(InputError, match="other data"):
+        campaign.import_(tmp_path / "in.csv", annotator="a")
+
+
+def test_different_answers_in_a_file_are_reported_and_not_taken(on_sqlite: Workshop, tmp_path: Path) -> None:
+    campaign = on_sqlite.create()
+    question = campaign.ask("a")
+    assert question is not None
+    campaign.tell(question, GROUPS[0])
+    path = tmp_path / "in.jsonl"
+    path.write_text(json.dumps({"row": question.row, "group": GROUPS[1], "annotator": "a"}))
+    assert campaign.import_(path).conflicts == (question.row,)
+    assert [answer.group for answer in campaign.answers()] == [0]
+
+
+def test_imported_rows_are_not_asked_about_again(workshop: Workshop, tmp_path: Path) -> None:
+    campaign = workshop.create(rows=12, budget=12)
+    lines = [json.dumps({"row": row, "group": GROUPS[row % 2], "annotator": "a"}) for row in range(8)]
+    (tmp_path / "in.jsonl").write_text("\n".join(lines))
+    assert campaign.import_(tmp_path / "in.jsonl").added == 8
+    assert set(answer_all(campaign)) == {8, 9, 10, 11}
+    assert campaign.status().model_answers > 0
+
+
+def test_a_finished_campaign_imports_nothing(on_sqlite: Workshop, tmp_path: Path) -> None:
+    campaign = on_sqlite.create()
+    campaign.finish()
+    (tmp_path / "in.csv").write_text(f"row,group\n1,{GROUPS[0]}\n")
+    with pytest.raises(CampaignFinished):
+        campaign.import_(tmp_path / "in.csv", annotator="a")
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("x.csv", b"\xff\xfe\x00"),
+        ("x.csv", b""),
+        ("x.csv", b"a,b\n1,2\n"),
+        ("x.jsonl", b"{"),
+        ("x.jsonl", b"[1]\n"),
+        ("x.json", b"{}"),
+        ("x.json", b'[{"data": {}}]'),
+        ("x.parquet", b"PAR1 no"),
+        ("x.txt", b"?"),
+        ("none.csv", None),
+    ],
+)
+def test_files_that_cannot_be_read_are_said_in_one_line(
+    on_sqlite: Workshop, tmp_path: Path, name: str, content: bytes | None
+) -> None:
+    campaign = on_sqlite.create()
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError) as caught:
+        campaign.import_(tmp_path / name, annotator="a")
+    assert "\n" not in str(caught.value)
+    assert campaign.status().answered == 0
+
+
+def annotate_outside(path: Path, answers: list[object]) -> None:
+    """What Label Studio does with a file of tasks: annotations of its own, none of our fields."""
+    tasks = json.loads(path.read_text())
+    assert len(tasks) == len(answers)
+    for task, answer in zip(tasks, answers, strict=True):
+        choice = {"type": "choices", "from_name": "group", "to_name": "case", "value": {"choices": [answer]}}
+        task["annotations"] = [
+            {
+                "id": 7000 + task["id"],
+                "completed_by": {"id": 3, "email": "anna@example.org"},
+                "was_cancelled": answer is None,
+                "result": [] if answer is None else [choice],
+                "lead_time": 1.5,
+            }
+        ]
+    path.write_text(json.dumps(tasks))
+
+
+def test_label_studio_tasks_go_out_and_their_annotations_come_in(workshop: Workshop, tmp_path: Path) -> None:
+    campaign = workshop.create(budget=6, ids=IDS)
+    path = tmp_path / "tasks.json"
+    assert campaign.export(path, tasks=4) == 0
+    assert campaign.status().pending == 4
+    tasks = json.loads(path.read_text())
+    assert len({task["data"]["row"] for task in tasks}) == 4
+    assert all(task["data"]["text"] and task["annotations"] == [] for task in tasks)
+    annotate_outside(path, [GROUPS[0], GROUPS[1], None, "cannot_tell"])
+    report = campaign.import_(path)
+    assert (report.added, report.skipped) == (3, 1)
+    status = campaign.status()
+    assert (status.answered, status.pending, status.cannot_tell) == (3, 0, 1)
+    assert [report.name for report in campaign.annotators() if report.answered] == ["anna@example.org"]
+    cancelled = tasks[2]["data"]["row"]
+    assert campaign.ask("b").row == cancelled  # type: ignore[union-attr]
+    assert campaign.import_(path).added == 0
+    assert campaign.verify_log().ok
+
+
+def test_no_more_tasks_are_handed_out_than_the_budget_allows(on_sqlite: Workshop, tmp_path: Path) -> None:
+    campaign = on_sqlite.create(budget=30, lookahead=4)
+    campaign.ask("a")
+    campaign.export(tmp_path / "tasks.json", tasks=100)
+    assert len(json.loads((tmp_path / "tasks.json").read_text())) == 29
+    assert campaign.turn("b").why == "wait"
+
+
+def test_the_labelling_configuration_is_valid_whatever_the_groups_are_called() -> None:
+    tree = ElementTree.fromstring(labelling_config(['<a & "b">', "c'd"], guidelines='Look "twice" <b>'))
+    assert [choice.get("value") for choice in tree.iter("Choice")] == ['<a & "b">', "c'd", "cannot_tell", "declined"]
+
+
+def test_an_export_that_fails_leaves_the_old_file(on_sqlite: Workshop, tmp_path: Path) -> None:
+    campaign = on_sqlite.create()
+    with pytest.raises(InputError, match="format"):
+        campaign.export(tmp_path / "x.csv", format="excel")
+    with pytest.raises(InputError):
+        campaign.export(tmp_path / "x.csv", tasks=3)
+    assert list(tmp_path.glob("*.csv")) == []
