@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from sqlalchemy import Connection, inspect, text
 
 from apod.campaign.errors import NotFound, SchemaError
 from apod.campaign.schema import HEAD_REVISION, VERSION_TABLE
 from apod.campaign.store import Store
+
+if TYPE_CHECKING:
+    from alembic.config import Config
 
 _LOCK = 0x61706F64  # "apod": PostgreSQL's advisory lock around schema changes
 
@@ -17,7 +22,6 @@ def upgrade(store: Store) -> str:
     All in one transaction: an interrupted upgrade leaves the database as it was.
     """
     from alembic import command
-    from alembic.config import Config
 
     store.make()
     with store.writing() as connection:
@@ -27,11 +31,19 @@ def upgrade(store: Store) -> str:
         if found is not None:
             _refuse_newer(store, found)
         if found != HEAD_REVISION:
-            config = Config()
-            config.set_main_option("script_location", "apod.campaign:migrations")
+            config = migrations()
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
     return HEAD_REVISION
+
+
+def migrations() -> Config:
+    """Alembic's configuration: the schema versions shipped with the package."""
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", "apod.campaign:migrations")
+    return config
 
 
 def check_schema(store: Store) -> None:

@@ -1,0 +1,116 @@
+"""Schema versions: what the migrations build is what the code reads, and an upgrade keeps everything."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import text
+
+from apod.campaign import Campaign, Store, campaigns, schema, upgrade
+from apod.campaign.errors import SchemaError, StoreError
+from apod.campaign.upgrade import migrations
+from apod.testing import Place
+from apod.testing.contract import GROUPS, Workshop, answer_all, pool
+
+upgrade_module = sys.modules[upgrade.__module__]  # the package has a function of that name
+
+LATER = '''"""A later version."""
+import sqlalchemy as sa
+from alembic import op
+revision, down_revision, branch_labels, depends_on = "0002", "0001", None, None
+def upgrade():
+    op.add_column("apod_campaigns", sa.Column("colour", sa.String(20)))
+    {more}
+'''
+
+
+def scripts() -> ScriptDirectory:
+    return ScriptDirectory.from_config(migrations())
+
+
+def test_the_migrations_build_what_the_code_reads(place: Place) -> None:
+    store = Store(place.url)
+    assert upgrade(store) == schema.HEAD_REVISION
+    with store.reading() as connection:
+        context = MigrationContext.configure(connection, opts={"version_table": schema.VERSION_TABLE})
+        assert compare_metadata(context, schema.metadata) == []
+    assert upgrade(store) == schema.HEAD_REVISION
+    store.dispose()
+
+
+def test_the_version_the_code_expects_is_the_last_one_shipped() -> None:
+    assert scripts().get_heads() == [schema.HEAD_REVISION]
+
+
+@pytest.fixture
+def later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Turns this package into one with another schema version."""
+
+    def release(more: str) -> None:
+        folder = tmp_path / "later"
+        folder.mkdir()
+        (folder / "v0002_later.py").write_text(LATER.format(more=more))
+
+        def both() -> Config:
+            config = migrations()
+            config.set_main_option("version_locations", f"{scripts().versions}\n{folder}")
+            config.set_main_option("path_separator", "newline")
+            return config
+
+        monkeypatch.setattr(upgrade_module, "HEAD_REVISION", "0002")
+        monkeypatch.setattr(upgrade_module, "migrations", both)
+
+    return release
+
+
+def test_an_upgrade_keeps_every_answer(workshop: Workshop, later: Callable[[str], None]) -> None:
+    campaign = workshop.create(budget=4)
+    answer_all(campaign)
+    before = campaign.verify_log()
+    later("pass")
+    with pytest.raises(SchemaError, match="apod campaign upgrade"):
+        Campaign.open(workshop.place.url)
+    assert upgrade(campaign.store) == "0002"
+    with campaign.store.reading() as connection:
+        assert connection.execute(text("SELECT colour FROM apod_campaigns")).all() == [(None,)]
+    again = workshop.open()
+    assert again.verify_log() == before
+    assert again.status().answered == 4
+
+
+def test_an_upgrade_that_fails_leaves_the_database_as_it_was(workshop: Workshop, later: Callable[[str], None]) -> None:
+    campaign = workshop.create(budget=4)
+    later("op.execute('SELECT nonsense FROM nowhere')")
+    with pytest.raises(StoreError):
+        upgrade(campaign.store)
+    with campaign.store.reading() as connection:
+        assert connection.execute(text("SELECT version_num FROM apod_version")).scalar() == "0001"
+    with pytest.raises(StoreError), campaign.store.reading() as connection:
+        connection.execute(text("SELECT colour FROM apod_campaigns"))
+
+
+def test_several_may_create_in_an_empty_database_at_once(place: Place) -> None:
+    features, labels = pool()
+    errors: list[BaseException] = []
+
+    def create(name: str) -> None:
+        try:
+            Campaign.create(place.url, features, labels, groups=GROUPS, budget=3, name=name, files=place.files).close()
+        except BaseException as error:  # noqa: BLE001 a thread's errors must reach the test
+            errors.append(error)
+
+    threads = [threading.Thread(target=create, args=(f"campaign {i}",)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert len(campaigns(place.url)) == 4
