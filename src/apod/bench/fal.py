@@ -34,8 +34,9 @@ class FalArm:
         self.runs, self._unit, self._oracle, self._round = runs, unit, unit.oracle(), 0
         pool = unit.pool
         sizes = (pool.embeddings.shape[1], *unit.training.hidden, 2)
-        self.heads = HeadBank.replicate(unit.pretrained, len(runs), sizes)
-        self._proxy = PerceptronProxy(len(runs), sizes[0], pool.n_groups, pool.seed, pool.dataset)
+        dtype = pool.embeddings.dtype
+        self.heads = HeadBank.replicate(unit.pretrained, len(runs), sizes, dtype)
+        self._proxy = PerceptronProxy(len(runs), sizes[0], pool.n_groups, pool.seed, pool.dataset, dtype)
         self._answers = [Answers() for _ in runs]
 
     def advance(self) -> None:
@@ -66,7 +67,7 @@ class FalArm:
         keep = generator(pool.seed, "fal-dropout", pool.dataset, self._round)
         for _ in range(training.epochs):
             masks = [_mask(keep, own.shape[1], width, training.dropout) for width in training.hidden]
-            bank.step(None, own, masks, lambda logits: cross_entropy_slope(logits, targets))
+            bank.step(None, own, masks, lambda logits: cross_entropy_slope(logits, targets), 1 / (1 - training.dropout))
 
     def _best_candidates(self) -> list[int]:
         """Per run, the row of the buffer with the best expected objective; ties to the first of the buffer."""
@@ -74,7 +75,8 @@ class FalArm:
         buffers = np.stack([self._buffer(answers) for answers in self._answers])  # (K, C)
         size = buffers.shape[1]
         now = self._proxy.probabilities(pool.embeddings)  # (K, N, G)
-        guess = now[torch.arange(runs)[:, None], torch.from_numpy(buffers)]  # (K, C, G)
+        guess = now[torch.arange(runs)[:, None], torch.from_numpy(buffers)].double()  # (K, C, G)
+        guess /= guess.sum(dim=2, keepdim=True)  # single precision sums to one only nearly
         trial = _repeat(self.heads, size)
         self._train(
             trial, [a.plus(int(row), 0) for a, buffer in zip(self._answers, buffers, strict=True) for row in buffer]
@@ -84,8 +86,8 @@ class FalArm:
         fairness = self._expected_fairness(buffers, predicted, guess)  # (K, C)
         before = self._fairness((self.heads.margins(pool.validation) > 0).numpy(), self.validation_membership())
         alpha = np.array([run.value for run in self.runs])[:, None]
-        gain = np.nan_to_num(fairness - before[:, None], nan=-1.0)  # undefined fairness is as bad as it gets
-        best = (alpha * accuracy + (1 - alpha) * gain).argmax(axis=1)
+        value = alpha * accuracy + (1 - alpha) * (fairness - before[:, None])
+        best = value.round(9).argmax(axis=1)  # a tie stays a tie whatever the rounding of f_a's guesses
         return [int(buffers[k, best[k]]) for k in range(runs)]
 
     def _buffer(self, answers: Answers) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
@@ -104,7 +106,7 @@ class FalArm:
             pairs = zip(self._answers, buffers, strict=True)
             trial.fit(pool.embeddings, [a.plus(int(row), group) for a, buffer in pairs for row in buffer])
             fairness = self._fairness(predicted, trial.probabilities(pool.validation)).reshape(buffers.shape)
-            expected += guess[:, :, group].double().numpy() * fairness
+            expected += guess[:, :, group].numpy() * fairness
         return expected
 
     def _fairness(self, predicted: np.ndarray, membership: Tensor) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
@@ -113,7 +115,7 @@ class FalArm:
             pool.validation_labels.numpy(), predicted, membership.argmax(dim=2).numpy(), pool.n_groups
         )
         name = "delta_eo" if pool.n_groups == 2 else "gap"
-        return -np.abs(METRICS[name](counts))
+        return np.nan_to_num(-np.abs(METRICS[name](counts)), nan=-2.0)  # undefined is as bad as it gets
 
 
 def _repeat(bank: HeadBank, times: int) -> HeadBank:
