@@ -103,10 +103,11 @@ class HeadBank:
         own: Tensor | None,
         masks: Sequence[Tensor],
         logit_gradient: LogitGradient,
+        scale: float,
     ) -> None:
         """One Adam step on rows all heads see, `shared` (B, M), followed by rows of each head, `own` (K, S, M).
 
-        `masks` holds one dropout mask (B+S, H) per hidden layer, already scaled by 1/(1-p).
+        `masks` holds one dropout mask (B+S, H) per hidden layer, 0 for a dropped unit and `scale` = 1/(1-p) else.
         """
         activations = [self._first_layer(shared, own)]  # (K, R, H)
         for mask, layer in zip(masks, self.layers[1:], strict=True):
@@ -116,8 +117,9 @@ class HeadBank:
         for depth in range(len(self.layers) - 1, 0, -1):
             hidden = activations.pop()  # (K, R, H), zero where ReLU or dropout closed the unit
             self._store(depth, torch.bmm(hidden.transpose(1, 2), slope), slope)
-            slope = torch.bmm(slope, self.layers[depth].weight.transpose(1, 2))
-            slope = torch.ops.aten.threshold_backward(slope, hidden, 0).mul_(masks[depth - 1])
+            # `hidden` is zero wherever a unit was dropped, so its slope needs the mask's scale but not the mask
+            slope = torch.bmm(slope, (self.layers[depth].weight * scale).transpose(1, 2))
+            torch.ops.aten.threshold_backward.grad_input(slope, hidden, 0, grad_input=slope)
         self._store(0, self._first_weight_gradient(shared, own, slope), slope)
         self.adam.step(self.parameters, self.gradient)
 
@@ -127,10 +129,16 @@ class HeadBank:
 
     def _first_layer(self, shared: Tensor | None, own: Tensor | None) -> Tensor:
         first, heads = self.layers[0], len(self)
-        parts = [] if shared is None else [torch.baddbmm(first.bias, shared.expand(heads, -1, -1), first.weight)]
-        if own is not None:
-            parts.append(torch.baddbmm(first.bias, own, first.weight))
-        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+        if own is None:
+            assert shared is not None
+            return torch.baddbmm(first.bias, shared.expand(heads, -1, -1), first.weight)
+        if shared is None:
+            return torch.baddbmm(first.bias, own, first.weight)
+        size = shared.shape[0]
+        both = first.bias.expand(-1, size + own.shape[1], -1).contiguous()
+        both[:, :size].baddbmm_(shared.expand(heads, -1, -1), first.weight)
+        both[:, size:].baddbmm_(own, first.weight)
+        return both
 
     def _first_weight_gradient(self, shared: Tensor | None, own: Tensor | None, slope: Tensor) -> Tensor:
         if shared is None:

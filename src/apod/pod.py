@@ -111,7 +111,8 @@ def train_heads(
 def _pod_step(
     bank: HeadBank, pool: Pool, step: Step, strengths: Tensor, behind: PenaltyRows | None, relaxation: str
 ) -> None:
-    shared, labels = pool.embeddings[step.rows], pool.labels[step.rows].to(pool.embeddings.dtype)
+    shared = pool.embeddings.index_select(0, step.rows)
+    labels = pool.labels.index_select(0, step.rows).to(shared.dtype)
     extra, own, cells = behind.at(step) if behind is not None else (None, None, None)
     if extra is not None:
         shared = torch.cat([shared, extra])
@@ -121,7 +122,7 @@ def _pod_step(
         by_margin = pod_slope(margin, labels, strengths, cells, relaxation)
         return torch.stack([-by_margin, by_margin], dim=2)
 
-    bank.step(shared, own, step.masks, slope)
+    bank.step(shared, own, step.masks, slope, step.scale)
 
 
 class PenaltyRows:

@@ -75,7 +75,7 @@ class PerceptronProxy:
         epochs = self.epochs * (2 if self.bank.adam.steps == 0 else 1)
         with one_thread():
             for _ in range(epochs * -(-own.shape[1] // 256)):
-                self.bank.step(None, own, [], lambda logits: cross_entropy_slope(logits, stacked.targets))
+                self.bank.step(None, own, [], lambda logits: cross_entropy_slope(logits, stacked.targets), scale=1.0)
 
     def probabilities(self, embeddings: Tensor) -> Tensor:
         """Softmax of the linear layer."""

@@ -24,6 +24,7 @@ class Step:
     rows: Tensor  # (B,) indices into the training part
     masks: list[Tensor]  # per hidden layer (B + S, H), 0 or 1/(1-p)
     penalty_rows: Tensor | None = None  # (P,) indices drawn for a penalty over the pool
+    scale: float = 1.0  # 1/(1-p), the value of the masks where a unit is kept
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class Schedule:
             drawn = torch.from_numpy(pool.choice(self.n, self.draw, replace=False)) if self.draw else None
             front = [self._scaled(masks.random((len(rows), width), dtype=np.float32)) for width in self.hidden]
             both = [torch.cat([a, b[:, number]]) for a, b in zip(front, behind, strict=True)]
-            yield Step(rows, both, drawn)
+            yield Step(rows, both, drawn, 1 / (1 - self.dropout))
 
     def _masks_behind(self, steps: int, rng: np.random.Generator) -> list[Tensor]:
         """Masks (S, steps, H) of the rows behind the mini-batch; rows lead, so that more rows change no earlier one."""

@@ -75,7 +75,7 @@ def test_the_gradient_of_the_vectors_is_what_a_bank_descends(vector: dict[str, A
     gradient = torch.tensor(case["gradient"], dtype=torch.float64)
     flat = torch.tensor([[1.0, 0.0, 0.0, 1.0, 0.0, 0.0]], dtype=torch.float64)
     bank = HeadBank(flat, (2, 2))
-    bank.step(logits, None, [], lambda _: gradient[None])
+    bank.step(logits, None, [], lambda _: gradient[None], 1.0)
     expected = torch.cat([(logits.T @ gradient).reshape(-1), gradient.sum(0)])
     np.testing.assert_allclose(bank.gradient[0].numpy(), expected.numpy(), atol=1e-12)
     assert len(y) == len(gradient)

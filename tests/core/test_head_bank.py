@@ -83,7 +83,7 @@ class Setting:
                 return torch.stack([-by_margin, by_margin], dim=2)
 
             masks = step.masks if self.batch else [mask[len(step.rows) :] for mask in step.masks]
-            bank.step(shared if self.batch else None, own, masks, slope)
+            bank.step(shared if self.batch else None, own, masks, slope, step.scale)
 
     def train_reference(self, head: int, steps: int) -> Tensor:
         trainer = reference.Trainer(self.starts[head], self.sizes, STRENGTHS[head])
@@ -168,7 +168,7 @@ def test_equal_heads_stay_equal_bit_for_bit() -> None:
             by_margin = pod_slope(logits[..., 1] - logits[..., 0], y, strengths, cells, "linear")
             return torch.stack([-by_margin, by_margin], dim=2)
 
-        bank.step(setting.pool[step.rows], setting.pool[setting.own], step.masks, slope)
+        bank.step(setting.pool[step.rows], setting.pool[setting.own], step.masks, slope, step.scale)
     assert torch.equal(bank.parameters[0], bank.parameters[1])
     assert not torch.equal(bank.parameters[0], bank.parameters[2])
 

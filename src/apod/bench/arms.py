@@ -120,6 +120,7 @@ class GroupDroArm(AllKnownArm):
                 None,
                 step.masks,
                 lambda logits, y=labels, a=members: self._objective.slope(logits, y, a),  # type: ignore[misc]
+                step.scale,
             )
         self._round += 1
 
@@ -147,6 +148,7 @@ class LffArm:
                 None,
                 step.masks,
                 lambda logits, y=labels: learning_from_failure_slope(logits, y, self._powers),  # type: ignore[misc]
+                step.scale,
             )
         self._round += 1
 

@@ -47,7 +47,7 @@ class TerminalListener(Listener):
     def stage(self, text: str) -> None:
         """Name the part of the work that begins."""
         if not self._show_live:
-            self._console.print(f"{text} ...")
+            self._console.print(f"{text} ...", soft_wrap=True)
 
     def body(self, done: int, total: int, text: str) -> None:
         """Move the body's bar."""
@@ -62,7 +62,8 @@ class TerminalListener(Listener):
             self._console.print(
                 f"round {entry['round']:>3}  answers {entry['answered']:>3}/{budget}  asked about {asked:<28}"
                 f"  plain: accuracy {_show(entry['curve'][0]['accuracy'])} gap {_show(entry['curve'][0]['gap'])}"
-                f"  strength {best['strength']:g}: accuracy {_show(best['accuracy'])} gap {_show(best['gap'])}"
+                f"  strength {best['strength']:g}: accuracy {_show(best['accuracy'])} gap {_show(best['gap'])}",
+                soft_wrap=True,
             )
             return
         self._progress.update(
@@ -92,14 +93,16 @@ class TerminalListener(Listener):
         self._console.print(
             f"{len(result['answers'])} answers out of {result['n_train']:,} people; "
             f"{result['changes']['total']:,} of {result['n_test']:,} test decisions change; "
-            f"{result['timing']['total_seconds']:.1f} s."
+            f"{result['timing']['total_seconds']:.1f} s.",
+            soft_wrap=True,
         )
         if before["balanced_accuracy"] - after["balanced_accuracy"] > 0.015:
             self._console.print(
                 "[yellow]Levelling down: balanced accuracy fell by more than 1.5 points. Look at the other strengths "
-                "in the report before using this classifier.[/yellow]"
+                "in the report before using this classifier.[/yellow]",
+                soft_wrap=True,
             )
-        self._console.print(f"report: {report}")
+        self._console.print(f"report: {report}", soft_wrap=True)
 
 
 def _curve_table(entry: dict[str, Any]) -> Table:
