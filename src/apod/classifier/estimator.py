@@ -179,6 +179,9 @@ class APODClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tags.classifier_tags.multi_class = False
         return tags
 
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "selected_strength_")  # set last, so that a fit that failed is none
+
     def fit(self, X: Any, y: Any, *, sensitive_features: Any = None) -> Self:
         """Train at all strengths on these rows and the groups that are known.
 
@@ -192,7 +195,7 @@ class APODClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         settings, seed = checked_settings(self.get_params(deep=False)), seed_of(self.random_state)
         given = self._checked(X, encodes(self.body), reset=True)
-        self.classes_, labels = binary_labels(y)
+        classes, labels = binary_labels(y)
         if len(labels) != len(given):
             raise InputError(f"X has {len(given)} rows and y has {len(labels)}: pass one label per row.")
         rows = self._rows(labels, sensitive_features, seed)
@@ -205,7 +208,8 @@ class APODClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         pool = make_pool(self._body.embed(matrix), rows, self.metric, seed)
         fit = fit_heads(pool, rows, settings, tuple(self.hidden), self.rounds)
         self._mitigation, self._heads, self._strengths = fit.mitigation, fit.kept, fit.strengths
-        self.groups_, self.training_rows_, self.tradeoff_ = rows.group_names, rows.training, fit.tradeoff
+        self.classes_, self.groups_, self.training_rows_ = classes, rows.group_names, rows.training
+        self.tradeoff_ = fit.tradeoff
         wanted = self.strength if rows.annotated else VANILLA
         self.selected_strength_ = float(fit.strengths[fit.chosen] if wanted is None else wanted)
         if wanted is None and self.tradeoff_["score"].iloc[1:].isna().all():

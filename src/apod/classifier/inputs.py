@@ -36,8 +36,11 @@ def binary_labels(y: Any) -> tuple[npt.NDArray[Any], IntArray]:
     if y is None:
         raise InputError("APODClassifier requires y to be passed, but the target y is None.")
     values = y.to_numpy() if hasattr(y, "to_numpy") else y
-    values = check_array(values, ensure_2d=False, dtype=None, input_name="y")
-    values = column_or_1d(values, warn=True)
+    values = column_or_1d(check_array(values, ensure_2d=False, dtype=None, input_name="y"), warn=True)
+    if values.dtype == object:
+        if pd.isna(values).any():
+            raise InputError("y holds missing labels: every row needs one; fill them in or remove those rows.")
+        values = pd.Series(values, dtype=object).infer_objects().to_numpy()  # numbers are numbers again
     kind = type_of_target(values, input_name="y", raise_unknown=True)
     if kind != "binary":
         raise InputError(f"Only binary classification is supported. The type of the target is {kind}.")
@@ -56,8 +59,7 @@ def group_codes(sensitive_features: Any, n: int) -> tuple[IntArray, tuple[str, .
     if any(len(column) != n for column in columns) or not columns:
         rows = len(columns[0]) if columns else 0
         raise InputError(
-            f"X has {n} rows and sensitive_features has {rows}: pass one entry per row, missing where nobody was asked "
-            "(in cross-validation as a Series or an array: lists are not cut into folds)."
+            f"X has {n} rows and sensitive_features has {rows}: pass one entry per row, missing where nobody was asked."
         )
     parts = [category_codes("sensitive_features", column) for column in columns]
     known = np.all([codes >= 0 for codes, _ in parts], axis=0)

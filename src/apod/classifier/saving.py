@@ -75,7 +75,10 @@ def save_model(path: Path, model: Model) -> None:
         "selected_strength": float(model.selected_strength),
         "tradeoff": {"columns": list(model.tradeoff.columns), "rows": _table_rows(model.tradeoff)},
     }
-    write_tensors(path, tensors, facts)
+    try:
+        write_tensors(path, tensors, facts)
+    except (OSError, safetensors.SafetensorError) as error:
+        raise InputError(f"{path} cannot be written ({error}): choose another place.") from error
 
 
 def _plain(value: Any) -> Any:
@@ -136,7 +139,7 @@ def _rebuild(tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> Model:
     names = None if facts["feature_names"] is None else tuple(_text(name) for name in facts["feature_names"])
     _require(names is None or len(names) == n_features, "features and their names differ in number")
     return Model(
-        parameters={_text(name): value for name, value in facts["parameters"].items()},
+        parameters={name: tuple(v) if isinstance(v, list) else v for name, v in facts["parameters"].items()},
         classes=_classes(facts["classes"]),
         group_names=tuple(_text(name) for name in facts["groups"]),
         n_features=n_features,
