@@ -38,17 +38,16 @@ class PodArm:
         """First answers in the first round, then one question per trajectory and round."""
         if self.engine.round == 0:
             self._begin()
-        else:
+        elif self._asking:  # an arm of vanilla heads alone asks nobody
             for question in self.engine.ask(1):
                 if len(self.engine.answers[question.trajectory]) < self._unit.budget:
                     self.engine.tell(question.trajectory, question.row, self._oracle(question.row))
         self.engine.refit()
 
     def _begin(self) -> None:
-        first = self._unit.first_answers()
         for trajectory, run in enumerate(self._asking):
             upfront = self.runs[run].method.upfront
-            for row in self._at_random() if upfront else first.rows:
+            for row in self._at_random() if upfront else self._unit.first_answers().rows:
                 self.engine.tell(trajectory, row, self._oracle(row))
 
     def _at_random(self) -> list[int]:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from apod.bench.arm import Arm, RunName, Unit
 from apod.bench.arms import ARMS
+from apod.bench.methods import NONE, PARTIAL
 from apod.bench.store import Part, Row
 from apod.data.dataset import Dataset, Split
 from apod.head_selection import BestHeads, RoundScores, score_heads
@@ -93,6 +94,7 @@ class ArmRecorder:
     def __init__(self, data: UnitData, unit: Unit, arm: Arm, heads: Sequence[Row]) -> None:
         self._data, self._unit, self._arm, self._heads = data, unit, arm, heads
         self._best = BestHeads(arm.heads)
+        self._knows = [run.method.annotation != NONE for run in arm.runs]  # anybody's group
         self._counts: list[GroupCounts] = []
         self._scores: list[RoundScores] = []
         self._answered: list[list[int]] = []
@@ -111,7 +113,7 @@ class ArmRecorder:
 
     def _penalised(self) -> Tensor:
         """Head selection keeps a head by accuracy alone where its method uses no groups."""
-        return torch.tensor([0.0 if run.method.annotation == "none" else 1.0 for run in self._arm.runs])
+        return torch.tensor(self._knows, dtype=torch.float32)
 
     def _test_counts(self, predicted: np.ndarray[Any, np.dtype[np.bool_]]) -> GroupCounts:
         dataset, rows = self._data.dataset, self._data.split.test
@@ -135,12 +137,12 @@ class ArmRecorder:
                     "rounds": len(self._counts),
                     "answered": len(given[k]),
                     "validation_accuracy": float(validation.accuracy[k]),
-                    "validation_fairness": float(validation.fairness[k]),
+                    "validation_fairness": float(validation.fairness[k]) if self._knows[k] else float("nan"),
                     "validation_score": float(validation.score[k]),
                     **_metrics(self._counts[kept][k]),
                 }
             )
-            if self._arm.runs[k].method.annotation == "partial":
+            if self._arm.runs[k].method.annotation == PARTIAL:
                 answers += self._answer_rows(head, given[k].rows, given[k].groups)
         return Part(runs, rounds, answers)
 
