@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -16,7 +17,8 @@ from apod.data.dataset import UNKNOWN, IntArray
 class Answers:
     """Rows asked about and the group each answer gave; UNKNOWN where the annotator could not tell.
 
-    Every asked row counts against the budget and is never asked again; only rows with a group are in S.
+    Every asked row counts against the budget and is never asked again; only rows with a group are in S. Where
+    annotators disagree a row stands once per group, with weights that sum to one.
     """
 
     rows: tuple[int, ...] = ()
@@ -38,6 +40,11 @@ class Answers:
         """Rows and groups of S."""
         rows, groups = np.array(self.rows, dtype=np.int64), np.array(self.groups, dtype=np.int64)
         return rows[groups != UNKNOWN], groups[groups != UNKNOWN]
+
+    def trust(self) -> npt.NDArray[np.float64]:
+        """Weights of S, in the order of `known`."""
+        weights, groups = np.array(self.weights), np.array(self.groups, dtype=np.int64)
+        return np.asarray(weights[groups != UNKNOWN], dtype=np.float64)
 
     def seen(self) -> set[int]:
         """Groups that have been answered at least once."""

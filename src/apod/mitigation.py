@@ -19,7 +19,7 @@ from apod.answers import Answers
 from apod.coverage import Coverage
 from apod.data.dataset import UNKNOWN
 from apod.heads import HeadBank
-from apod.pod import DrawnPenaltyRows, PenaltyRows, Pool, Training, pretrain_head, train_heads
+from apod.pod import DRAWN_ROWS, DrawnPenaltyRows, PenaltyRows, Pool, Training, pretrain_head, train_heads
 from apod.proxy import PROXIES, Proxy
 from apod.randomness import generator
 from apod.selection import SELECTORS, Choice, View, first_rows
@@ -110,17 +110,25 @@ class Mitigation:
             return DrawnPenaltyRows(self.pool, penalty.what, self._pool_membership(of_head))
         if not any(len(answers.known()[0]) for answers in self.answers):
             return None
+        if len(self.answers) == 1 and len(self.answers[0]) > DRAWN_ROWS:  # nearly everybody is known: S is a pool
+            told = self._told(torch.zeros(1, len(self.pool.labels), self.pool.n_groups))
+            rows = torch.from_numpy(np.unique(self.answers[0].known()[0]))
+            return DrawnPenaltyRows(self.pool, penalty.what, told.to(self.pool.embeddings.dtype), rows)
         return PenaltyRows(self.pool, penalty.what, self.answers, of_head)
 
     def _pool_membership(self, of_head: Sequence[int]) -> Tensor:
         """(T, N, G) proxies over the pool, replaced by the answer where there is one."""
-        membership = self.membership(self.pool.embeddings)
-        for number, answers in enumerate(self.answers):
-            rows, groups = answers.known()
-            membership[number, rows] = torch.nn.functional.one_hot(torch.from_numpy(groups), self.pool.n_groups).to(
-                membership.dtype
-            )
+        membership = self._told(self.membership(self.pool.embeddings))
         return membership if len(self.answers) == 1 else membership[list(of_head)]
+
+    def _told(self, membership: Tensor) -> Tensor:
+        """Membership (T, N, G) with what was answered written over it."""
+        for number, answers in enumerate(self.answers):
+            rows, groups = (torch.from_numpy(part) for part in answers.known())
+            membership[number, rows] = 0
+            trust = torch.from_numpy(answers.trust()).to(membership.dtype)
+            membership[number].index_put_((rows, groups), trust, accumulate=True)
+        return membership
 
     def membership(self, embeddings: Tensor) -> Tensor:
         """(T, N, G) group probabilities by each trajectory's f_a."""

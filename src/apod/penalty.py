@@ -109,14 +109,16 @@ def penalty_and_slope(margin: Tensor, cells: CellWeights, relaxation: str) -> tu
     return penalty, by_value * slope
 
 
-def cross_entropy_slope(logits: Tensor, targets: Tensor) -> Tensor:
+def cross_entropy_slope(logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
     """Gradient of the mean cross-entropy with respect to the logits.
 
-    logits (K, R, C) · targets (R,) shared or (K, R) of each head; a target of -1 leaves the row out of the mean.
+    logits (K, R, C) · targets (R,) shared or (K, R) of each head; a target of -1 leaves the row out of the mean ·
+    weights (K, R): how much each row counts, all alike unless told.
     """
     targets = targets.expand(logits.shape[:2])  # (K, R)
     counted = targets >= 0
     slope = logits.softmax(dim=2)
     slope.scatter_add_(2, targets.clamp(min=0)[..., None], slope.new_full((), -1.0).expand(*targets.shape, 1))
-    share = counted.to(slope.dtype) / counted.sum(dim=1, keepdim=True).clamp(min=1)
-    return slope.mul_(share[..., None])
+    mass = counted.to(slope.dtype) if weights is None else counted * weights
+    total = mass.sum(dim=1, keepdim=True)
+    return slope.mul_((mass / torch.where(total > 0, total, 1.0))[..., None])

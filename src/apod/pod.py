@@ -75,7 +75,9 @@ def pretrain_head(pool: Pool, training: Training) -> npt.NDArray[np.float64]:
     return bank.parameters[0].double().numpy()
 
 
-def round_schedule(pool: Pool, training: Training, round_: str | int, own: int = 0, draw: int = 0) -> Schedule:
+def round_schedule(
+    pool: Pool, training: Training, round_: str | int, own: int = 0, draw: int = 0, draw_from: int | None = None
+) -> Schedule:
     """The steps of one round, with so many rows behind each mini-batch."""
     return Schedule(
         n=len(pool.labels),
@@ -88,6 +90,7 @@ def round_schedule(pool: Pool, training: Training, round_: str | int, own: int =
         dropout=training.dropout,
         own=own,
         draw=draw,
+        draw_from=draw_from,
         dtype=pool.embeddings.dtype,
     )
 
@@ -101,10 +104,10 @@ def train_heads(
     behind: PenaltyRows | None = None,
 ) -> None:
     """POD (Algorithm 2): `epochs` epochs of mini-batch cross-entropy plus the penalty on the rows behind each batch."""
-    own, draw = behind.sizes if behind is not None else (0, 0)
+    own, draw, among = behind.sizes if behind is not None else (0, 0, None)
     weights = strengths.to(pool.embeddings.dtype)
     with one_thread():
-        for step in round_schedule(pool, training, round_, own, draw):
+        for step in round_schedule(pool, training, round_, own, draw, among):
             _pod_step(bank, pool, step, weights, behind, training.penalty.relaxation)
 
 
@@ -134,7 +137,7 @@ class PenaltyRows:
         chosen = [trajectories[of_head[0]]] if shared else [trajectories[t] for t in of_head]
         stacked = stack_answers(chosen, pool.n_groups, pool.embeddings.dtype)
         embeddings = pool.embeddings[stacked.rows]  # (T, S, M)
-        self.sizes = (embeddings.shape[1], 0)
+        self.sizes: tuple[int, int, int | None] = (embeddings.shape[1], 0, None)
         self.cells = cell_weights(what, pool.labels[stacked.rows], stacked.membership)
         self._shared: Tensor | None = embeddings[0] if shared else None
         self._own: Tensor | None = None if shared else embeddings
@@ -145,17 +148,18 @@ class PenaltyRows:
 
 
 class DrawnPenaltyRows(PenaltyRows):
-    """A fresh random draw of pool rows in every step, weighted by who probably belongs to which group."""
+    """A fresh random draw of rows in every step, weighted by who probably belongs to which group."""
 
-    def __init__(self, pool: Pool, what: str, membership: Tensor) -> None:
-        """membership (T or 1, N, G): rows that must not count are all zero."""
-        self.sizes = (0, min(DRAWN_ROWS, len(pool.labels)))
+    def __init__(self, pool: Pool, what: str, membership: Tensor, rows: Tensor | None = None) -> None:
+        """membership (T or 1, N, G) of all rows; drawn are all of them, or these `rows`."""
+        self._rows = torch.arange(len(pool.labels)) if rows is None else rows
+        self.sizes = (0, min(DRAWN_ROWS, len(self._rows)), len(self._rows))
         self._pool, self._what, self._membership = pool, what, membership
 
     def at(self, step: Step) -> tuple[Tensor | None, Tensor | None, CellWeights]:
         """The rows drawn for this step."""
         assert step.penalty_rows is not None
-        rows = step.penalty_rows
+        rows = self._rows[step.penalty_rows]
         labels = self._pool.labels[rows].expand(self._membership.shape[0], -1)
         cells = cell_weights(self._what, labels, self._membership[:, rows])
         return self._pool.embeddings[rows], None, cells

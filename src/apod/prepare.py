@@ -6,11 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from apod.body import Body, pretrain_body
-from apod.data import Dataset, Split, TableEncoder, split_rows
+from apod.body import Body, EmbeddingBody, pretrain_body
+from apod.data import Dataset, IntArray, Split, TableEncoder, split_rows
 from apod.errors import InputError
 from apod.pod import Pool
 from apod.settings import Settings
@@ -41,20 +42,40 @@ def prepare(dataset: Dataset, settings: Settings, seed: int, progress: Progress 
     _check_parts(dataset, split)
     encoder = TableEncoder().fit(dataset.features.iloc[split.train])
     encoded = encoder.transform(dataset.features)
-    body = pretrain_body(
-        encoded[split.train],
-        width=dataset.task.embedding,
-        blocks=encoder.blocks_,
-        labels=dataset.labels[split.train] if settings.body == "cross_entropy" else None,
-        method="cross_entropy" if settings.body == "cross_entropy" else "contrastive",
-        epochs=settings.body_epochs,
-        batch_size=settings.batch_size,
-        seed=seed,
-        name=dataset.name,
-        progress=progress,
+    train = encoded[split.train]
+    body = table_body(
+        train, encoder, dataset.labels[split.train], settings, dataset.task.embedding, seed, dataset.name, progress
     )
     embeddings = torch.from_numpy(body.embed(encoded))
     return Prepared(dataset, split, encoder, body, embeddings, make_pool(dataset, split, embeddings, seed))
+
+
+def table_body(
+    encoded: npt.NDArray[np.float32],
+    encoder: TableEncoder,
+    labels: IntArray,
+    settings: Settings,
+    width: int,
+    seed: int,
+    name: str,
+    progress: Progress | None = None,
+) -> Body:
+    """The body for an encoded training part; none at all where its columns are embeddings already."""
+    if settings.body == "precomputed":
+        return EmbeddingBody(encoded.shape[1])
+    supervised = settings.body == "cross_entropy"
+    return pretrain_body(
+        encoded,
+        width=width,
+        blocks=encoder.blocks_,
+        labels=labels if supervised else None,
+        method="cross_entropy" if supervised else "contrastive",
+        epochs=settings.body_epochs,
+        batch_size=settings.batch_size,
+        seed=seed,
+        name=name,
+        progress=progress,
+    )
 
 
 def make_pool(dataset: Dataset, split: Split, embeddings: Tensor, seed: int) -> Pool:

@@ -73,9 +73,14 @@ class PerceptronProxy:
         stacked = stack_answers(trajectories, self.n_groups, embeddings.dtype)
         own = embeddings[stacked.rows]  # (T, S, M)
         epochs = self.epochs * (2 if self.bank.adam.steps == 0 else 1)
+        trust = stacked.membership.sum(dim=2)  # (T, S)
+
+        def slope(logits: Tensor) -> Tensor:
+            return cross_entropy_slope(logits, stacked.targets, trust)
+
         with one_thread():
             for _ in range(epochs * -(-own.shape[1] // 256)):
-                self.bank.step(None, own, [], lambda logits: cross_entropy_slope(logits, stacked.targets), scale=1.0)
+                self.bank.step(None, own, [], slope, scale=1.0)
 
     def probabilities(self, embeddings: Tensor) -> Tensor:
         """Softmax of the linear layer."""
@@ -114,9 +119,12 @@ class LogisticProxy:
         self._scale = np.where(spread > 1e-9, spread, 1.0)
         for number, answers in enumerate(trajectories):
             rows, groups = answers.known()
-            self._weights[number] = self._fit_one((pool[rows] - self._centre) / self._scale, groups)
+            trust = answers.trust()
+            self._weights[number] = self._fit_one((pool[rows] - self._centre) / self._scale, groups, trust)
 
-    def _fit_one(self, inputs: npt.NDArray[np.float64], groups: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    def _fit_one(
+        self, inputs: npt.NDArray[np.float64], groups: npt.NDArray[np.int64], trust: npt.NDArray[np.float64]
+    ) -> npt.NDArray[np.float64]:
         from sklearn.linear_model import LogisticRegression
 
         counts = np.bincount(groups, minlength=self.n_groups)
@@ -124,7 +132,7 @@ class LogisticProxy:
         if (counts > 0).sum() < 2:
             weights[-1] = np.log(counts + 1.0)
             return weights
-        model = LogisticRegression(C=self.regularisation, max_iter=1000).fit(inputs, groups)
+        model = LogisticRegression(C=self.regularisation, max_iter=1000).fit(inputs, groups, trust)
         absent = counts == 0
         if len(model.classes_) == 2:  # sklearn keeps one row of coefficients for two classes
             weights[:-1, model.classes_[1]], weights[-1, model.classes_[1]] = (

@@ -23,7 +23,7 @@ class Step:
 
     rows: Tensor  # (B,) indices into the training part
     masks: list[Tensor]  # per hidden layer (B + S, H), 0 or 1/(1-p)
-    penalty_rows: Tensor | None = None  # (P,) indices drawn for a penalty over the pool
+    penalty_rows: Tensor | None = None  # (P,) places drawn among the rows of the penalty
     scale: float = 1.0  # 1/(1-p), the value of the masks where a unit is kept
 
 
@@ -45,6 +45,7 @@ class Schedule:
     dropout: float = 0.5
     own: int = 0
     draw: int = 0
+    draw_from: int | None = None  # draw among so many rows instead of all n
     dtype: torch.dtype = torch.float32
 
     def __iter__(self) -> Iterator[Step]:
@@ -59,7 +60,9 @@ class Schedule:
         behind = self._masks_behind(len(batches), generator(self.seed, "dropout-penalty", *key))
         pool = generator(self.seed, "penalty-rows", *key)
         for number, rows in enumerate(batches):
-            drawn = torch.from_numpy(pool.choice(self.n, self.draw, replace=False)) if self.draw else None
+            drawn = (
+                torch.from_numpy(pool.choice(self.draw_from or self.n, self.draw, replace=False)) if self.draw else None
+            )
             front = [self._scaled(masks.random((len(rows), width), dtype=np.float32)) for width in self.hidden]
             both = [torch.cat([a, b[:, number]]) for a, b in zip(front, behind, strict=True)]
             yield Step(rows, both, drawn, 1 / (1 - self.dropout))

@@ -44,7 +44,7 @@ class Settings:
             ("relaxation", self.penalty.relaxation, RELAXATIONS),
             ("choice of whom the penalty is over", self.penalty.over, OVER),
             ("proxy", self.proxy, PROXIES),
-            ("body", self.body, ("contrastive", "cross_entropy")),
+            ("body", self.body, ("contrastive", "cross_entropy", "precomputed")),
             ("kind of trajectories", self.trajectories, (SHARED, PER_STRENGTH)),
         ):
             if name not in table:

@@ -11,13 +11,14 @@ import pandas as pd
 import torch
 
 from apod.answers import Answers
-from apod.body import Body, EmbeddingBody, ModuleBody, pretrain_body
+from apod.body import Body, EmbeddingBody, ModuleBody
 from apod.data import UNKNOWN, FairnessMetric, IntArray, TableEncoder
 from apod.head_selection import BestHeads, RoundScores, score_heads
 from apod.heads import HeadBank
 from apod.metrics import METRICS, group_counts
 from apod.mitigation import VANILLA, HeadPlan, Mitigation, Plan, TrajectoryPlan
 from apod.pod import Pool
+from apod.prepare import table_body
 from apod.settings import Settings
 from apod.threads import one_thread
 
@@ -60,17 +61,8 @@ def fit_table_body(
     """Encoder and perceptron body, fitted on the training part alone, and all rows encoded."""
     encoder = TableEncoder().fit(frame.iloc[rows.training])
     encoded = encoder.transform(frame)
-    body = pretrain_body(
-        encoded[rows.training],
-        width=width,
-        blocks=encoder.blocks_,
-        labels=rows.labels[rows.training] if settings.body == "cross_entropy" else None,
-        method="cross_entropy" if settings.body == "cross_entropy" else "contrastive",
-        epochs=settings.body_epochs,
-        batch_size=settings.batch_size,
-        seed=seed,
-        name=NAME,
-    )
+    train = encoded[rows.training]
+    body = table_body(train, encoder, rows.labels[rows.training], settings, width, seed, NAME)
     return encoder, body, encoded
 
 

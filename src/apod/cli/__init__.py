@@ -8,6 +8,7 @@ from importlib.metadata import version
 import typer
 
 from apod.cli.bench import bench, figures
+from apod.cli.campaign import add_commands
 from apod.cli.datasets import datasets
 from apod.cli.run import run
 from apod.errors import ApodError
@@ -37,6 +38,7 @@ def build_app() -> typer.Typer:
     app.callback()(_options)
     for command in (run, datasets, bench, figures):
         app.command()(command)
+    add_commands(app)
     return app
 
 

@@ -45,7 +45,9 @@ def run(
     proxy: str | None = typer.Option(None, help="Group proxy: perceptron, logistic."),
     ask_strength: float | None = typer.Option(None, help="The strength whose head asks the questions."),
     batch: int | None = typer.Option(None, help="Questions per round."),
-    body: str | None = typer.Option(None, help="Pre-training of the body: contrastive, cross_entropy."),
+    body: str | None = typer.Option(
+        None, help="The body: contrastive, cross_entropy, or precomputed (columns are embeddings)."
+    ),
     split: str | None = typer.Option(None, help="Training, validation and test shares, e.g. 0.25,0.25,0.5."),
     seed: int = typer.Option(0, help="Same seed, same result."),
     out: Path | None = typer.Option(None, help="Folder for report.html and result.json (default: out/NAME)."),

@@ -1,0 +1,201 @@
+"""The package's own engine for campaigns: the very rounds of Algorithm 1, behind the `Engine` protocol.
+
+A campaign's pool is cut once, by its seed, into rows that train and are asked about and rows that validate; the body is
+pre-trained on the first and all rows are embedded once and kept with the campaign. A canonical fit replays the rounds
+answer by answer, as `apod run` would; a warm one adds a single round for all answers that came in meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from apod.answers import Answers
+from apod.campaign.engine import GroupAnswer, ModelState, Proposal
+from apod.campaign.materials import Materials
+from apod.data.dataset import IntArray, split_rows
+from apod.data.encode import TableEncoder
+from apod.errors import CheckpointError
+from apod.mitigation import Mitigation
+from apod.penalty import Penalty
+from apod.pod import Pool, pretrain_head
+from apod.prepare import table_body
+from apod.randomness import generator
+from apod.rounds import FIRST_ANSWERS, first_answers_allowed
+from apod.selection import Choice, first_rows
+from apod.settings import PRESETS, SHARED, Settings
+
+VALIDATION_SHARE = 0.25
+"""Rows kept from training to choose heads on; nobody is asked about them."""
+
+HIDDEN = (32,)
+WIDTH = 64
+
+
+@dataclass(frozen=True, eq=False)
+class CampaignModel:
+    """The state of a `Mitigation` after a refit."""
+
+    arrays: dict[str, npt.NDArray[Any]]
+    round: int
+
+    def state(self) -> ModelState:
+        """Plain arrays."""
+        return ModelState(self.arrays, {"round": self.round})
+
+
+class MitigationEngine:
+    """Algorithm 1 for one campaign: nothing is kept between calls but the pool and its pre-trained head."""
+
+    def __init__(self, materials: Materials) -> None:
+        self._names, self._budget = materials.settings.groups, materials.settings.budget
+        self._label_names = materials.settings.label_names
+        self.settings = settings_of(materials.settings.engine)
+        seed, name = materials.settings.seed, materials.settings.name
+        labels = materials.labels()
+        parts = split_rows(name, len(labels), (1 - VALIDATION_SHARE, VALIDATION_SHARE, 0.0), seed)
+        # what rounding leaves over is asked about too
+        self.rows: IntArray = np.sort(np.concatenate([parts.train, parts.test]))
+        self._place = {int(row): place for place, row in enumerate(self.rows)}
+        embeddings = self._embed(materials, labels, seed, name)
+        torch_labels = torch.from_numpy(labels)
+        self.pool = Pool(
+            dataset=name,
+            seed=seed,
+            embeddings=torch.from_numpy(embeddings[self.rows]),
+            labels=torch_labels[self.rows],
+            validation=torch.from_numpy(embeddings[parts.validation]),
+            validation_labels=torch_labels[parts.validation],
+            n_groups=len(self._names),
+        )
+        self._training = self.settings.training(HIDDEN)
+        self._pretrained = materials.remember("head", self._pretrain)["parameters"]
+
+    def _pretrain(self) -> dict[str, npt.NDArray[Any]]:
+        return {"parameters": pretrain_head(self.pool, self._training)}
+
+    def _embed(self, materials: Materials, labels: IntArray, seed: int, name: str) -> npt.NDArray[np.float32]:
+        def compute() -> dict[str, npt.NDArray[Any]]:
+            features = materials.features()
+            train = features.iloc[self.rows] if hasattr(features, "iloc") else features[self.rows]
+            encoder = TableEncoder().fit(train)
+            encoded = encoder.transform(train)
+            body = table_body(encoded, encoder, labels[self.rows], self.settings, WIDTH, seed, name)
+            return {"embeddings": body.embed(encoder.transform(features))}
+
+        return materials.remember("embedding", compute)["embeddings"]
+
+    def fit(self, answers: Sequence[GroupAnswer], start: CampaignModel | None) -> CampaignModel | None:
+        """Replay the rounds from the pre-trained head, or add one round to `start`; None while groups are unseen."""
+        told = self._answers(answers)
+        if not self._enough(told):
+            return None
+        if start is not None:
+            engine = self._restored(start)
+            return self._refitted(engine, told)
+        engine = self._fresh()
+        order = list(dict.fromkeys(told.rows))
+        first = next(n for n in range(1, len(order) + 1) if self._enough(_up_to(told, order[:n])))
+        model = None
+        for number in range(first, len(order) + 1):
+            model = self._refitted(engine, _up_to(told, order[:number]))
+        return model
+
+    def load(self, state: ModelState) -> CampaignModel:
+        """The model of this state, checked against the campaign's heads."""
+        model = CampaignModel(dict(state.arrays), int(state.meta["round"]))
+        expected = self._fresh().heads.parameters.shape
+        if model.arrays["heads.parameters"].shape != tuple(expected):
+            raise CheckpointError("A saved model does not fit this campaign's heads: it will be fitted again.")
+        return model
+
+    def propose(
+        self, model: CampaignModel | None, answers: Sequence[GroupAnswer], unavailable: AbstractSet[int], k: int
+    ) -> list[Proposal]:
+        """The selector's choices by the model; without one, random people balanced by label."""
+        closed = {self._place[row] for row in unavailable if row in self._place}
+        if model is None:
+            rng = generator(self.pool.seed, "first", self.pool.dataset)
+            choices = [c for c in first_rows(self.pool.labels.numpy(), rng) if c.row not in closed]
+            return [self._proposal(choice) for choice in choices[:k]]
+        engine = self._restored(model)
+        self._tell(engine, self._answers(answers))
+        return [self._proposal(question.choice) for question in engine.ask(k, sorted(closed))]
+
+    def _proposal(self, choice: Choice) -> Proposal:
+        reason = dict(choice.reason)
+        if reason.get("group") is not None:
+            reason["group"] = self._names[int(reason["group"] or 0)]
+        if reason.get("label") is not None:
+            reason["label"] = self._label_names[int(reason["label"] or 0)]
+        return Proposal(int(self.rows[choice.row]), reason, "training", choice.probability)
+
+    def _answers(self, answers: Sequence[GroupAnswer]) -> Answers:
+        """S; answers about rows kept for validation do not train."""
+        kept = [answer for answer in answers if answer.row in self._place]
+        return Answers(
+            tuple(self._place[answer.row] for answer in kept),
+            tuple(answer.group for answer in kept),
+            tuple(answer.weight for answer in kept),
+        )
+
+    def _enough(self, told: Answers) -> bool:
+        """Every group seen, or a third of the budget spent on looking for it."""
+        rows = len(set(told.rows))
+        everybody = len(told.seen()) == self.pool.n_groups and rows >= min(FIRST_ANSWERS, self._budget)
+        return everybody or (rows >= first_answers_allowed(self._budget) and len(told.seen()) >= 1)
+
+    def _fresh(self) -> Mitigation:
+        return Mitigation(self.pool, self.settings.plan(), self._training, np.asarray(self._pretrained))
+
+    def _restored(self, model: CampaignModel) -> Mitigation:
+        engine = self._fresh()
+        engine.heads.restore(_under(model.arrays, "heads."))
+        engine.proxy.restore(_under(model.arrays, "proxy."))
+        engine.round = model.round
+        return engine
+
+    def _tell(self, engine: Mitigation, told: Answers) -> None:
+        known = set(engine.coverage[0].answered)
+        engine.answers[0] = told
+        engine.coverage[0].add([row for row in dict.fromkeys(told.rows) if row not in known])
+
+    def _refitted(self, engine: Mitigation, told: Answers) -> CampaignModel:
+        self._tell(engine, told)
+        engine.refit()
+        arrays = {f"heads.{name}": value for name, value in engine.heads.state().items()}
+        arrays |= {f"proxy.{name}": value for name, value in engine.proxy.state().items()}
+        return CampaignModel(arrays, engine.round)
+
+
+def settings_of(options: Any) -> Settings:
+    """The engine's options (preset, selector, strengths, ...) as settings with one trajectory."""
+    given = dict(options)
+    base = PRESETS[str(given.pop("preset", "default"))]
+    axes = {axis: given.pop(axis) for axis in ("relaxation", "over") if axis in given}
+    penalty = Penalty(given.pop("penalty", base.penalty.what), **axes) if "penalty" in options or axes else base.penalty
+    if "strengths" in given:
+        given["strengths"] = tuple(given["strengths"])
+    return replace(base, penalty=penalty, trajectories=SHARED, **given)
+
+
+def build_engine(materials: Materials) -> MitigationEngine:
+    """What a campaign uses unless told otherwise."""
+    return MitigationEngine(materials)
+
+
+def _up_to(told: Answers, rows: Sequence[int]) -> Answers:
+    """The answers about these rows."""
+    wanted = set(rows)
+    kept = [entry for entry in zip(told.rows, told.groups, told.weights, strict=True) if entry[0] in wanted]
+    return Answers(*(tuple(column) for column in zip(*kept, strict=True))) if kept else Answers()
+
+
+def _under(arrays: dict[str, npt.NDArray[Any]], prefix: str) -> dict[str, npt.NDArray[Any]]:
+    return {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}

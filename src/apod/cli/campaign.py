@@ -1,0 +1,349 @@
+"""`apod campaign ...`, `apod ask`, `apod tell` and the rest: one method of `Campaign` each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from apod.cli.options import words
+
+if TYPE_CHECKING:
+    from apod.campaign import Campaign, Turn
+
+URL = typer.Argument(help="A SQLite file such as hiring.db, or the URL of a PostgreSQL database.", metavar="CAMPAIGN")
+NAME = typer.Option(None, "--campaign", help="Which one, where a database holds several.")
+FILES = typer.Option(None, help="Folder of the matrices (default: beside the SQLite file, or APOD_FILES).")
+WHO = typer.Option("annotator-1", help="Who answers.")
+JSON = typer.Option(False, "--json", help="Print JSON.")
+
+
+@contextmanager
+def _opened(url: str, name: str | None, files: Path | None) -> Iterator[Campaign]:
+    from apod.campaign import Campaign
+
+    campaign = Campaign.open(url, name, files=files, refit="demand")
+    try:
+        yield campaign
+    finally:
+        campaign.close()
+
+
+def new(
+    url: str = URL,
+    table: Path = typer.Argument(help="Your people: CSV or Parquet, one row each."),
+    label: str = typer.Option(..., help="The column to predict (two values)."),
+    groups: str = typer.Option(..., help="Names of the groups, comma-separated, in the order of their keys."),
+    budget: int = typer.Option(..., help="How many answers may be asked for in all."),
+    campaign: str | None = NAME,
+    sensitive: str | None = typer.Option(None, help="A recorded group column that must be no feature and not shown."),
+    drop: str | None = typer.Option(None, help="Columns that must not be features, comma-separated."),
+    show: str | None = typer.Option(None, help="Columns an annotator sees (default: all but label and names)."),
+    show_label: bool = typer.Option(False, "--show-label", help="Annotators see the label too."),
+    id_column: str | None = typer.Option(None, help="Column with an id per person."),
+    guidelines: Path | None = typer.Option(None, help="Text file with guidelines for annotators."),
+    legal_basis: str | None = typer.Option(None, help="Why you may ask for this special-category data."),
+    overlap: int = typer.Option(1, help="How many people answer each question."),
+    lease_minutes: float = typer.Option(30.0, help="How long a question stays in one person's hands."),
+    seed: int = typer.Option(0, help="Same seed, same questions."),
+    files: Path | None = FILES,
+) -> None:
+    """Create a campaign over a table of people.
+
+    Example: apod campaign new hiring.db people.csv --label hired --groups female,male --budget 40
+    """
+    from apod.campaign import Campaign
+
+    created = Campaign.create_from_table(
+        url,
+        table,
+        label=label,
+        groups=words(groups),
+        budget=budget,
+        name=campaign,
+        sensitive=sensitive,
+        drop=words(drop or ""),
+        show=words(show) if show is not None else None,
+        id_column=id_column,
+        files=files,
+        refit="demand",
+        guidelines=guidelines.read_text() if guidelines is not None else None,
+        legal_basis=legal_basis,
+        overlap=overlap,
+        lease_seconds=lease_minutes * 60,
+        show_label=show_label,
+        seed=seed,
+    )
+    try:
+        status = created.status()
+    finally:
+        created.close()
+    typer.echo(f"{status.name}: {status.budget} answers to ask for. Next: apod ask {url}")
+    for reminder in status.reminders:
+        typer.echo(f"reminder: {reminder}", err=True)
+
+
+def list_(url: str = URL, as_json: bool = JSON) -> None:
+    """List the campaigns of a database.
+
+    Example: apod campaign list hiring.db
+    """
+    from apod.campaign import campaigns
+
+    found = campaigns(url)
+    if as_json:
+        typer.echo(json.dumps([asdict(info) for info in found]))
+        return
+    for info in found:
+        state = ", ended" if info.finished else f", {info.pending} in hands" if info.pending else ""
+        typer.echo(f"{info.name}: {info.answered} of {info.budget} answers{state}")
+
+
+def close(url: str = URL, campaign: str | None = NAME, files: Path | None = FILES) -> None:
+    """End a campaign: nothing more is asked, open questions may still be answered.
+
+    Example: apod campaign close hiring.db
+    """
+    with _opened(url, campaign, files) as opened:
+        opened.finish()
+    typer.echo("The campaign is ended; its answers, log and classifier stay.")
+
+
+def upgrade_(url: str = URL) -> None:
+    """Bring a database to this version's schema.
+
+    Example: apod campaign upgrade hiring.db
+    """
+    from apod.campaign import Store, upgrade
+
+    store = Store(url)
+    try:
+        typer.echo(f"The schema is at {upgrade(store)}.")
+    finally:
+        store.dispose()
+
+
+def ask(
+    url: str = URL, annotator: str = WHO, campaign: str | None = NAME, files: Path | None = FILES, as_json: bool = JSON
+) -> None:
+    """Get the next question; a second ask gives the same one until it is answered.
+
+    Example: apod ask hiring.db --annotator maria
+    """
+    with _opened(url, campaign, files) as opened:
+        turn = opened.turn(annotator)
+    if as_json:
+        typer.echo(json.dumps(turn.question.to_json() if turn.question is not None else turn.to_json()))
+        return
+    _show(url, turn)
+
+
+_NO_QUESTION = {
+    "done": "The budget is spent.",
+    "wait": "What remains is in others' hands.",
+    "finished": "The campaign was ended.",
+    "exhausted": "Nobody is left to ask about.",
+}
+
+
+def _show(url: str, turn: Turn) -> None:
+    question = turn.question
+    if question is None:
+        wait = f" Ask again in {turn.retry_after / 60:.0f} min." if turn.retry_after else ""
+        typer.echo(_NO_QUESTION[turn.why] + wait)
+        return
+    typer.echo(f"question {question.id}: {question.row_id}")
+    for column, value in question.display.items():
+        typer.echo(f"  {column}: {value}")
+    if question.label is not None:
+        typer.echo(f"  label: {question.label}")
+    typer.echo(f"answer: apod tell {url} {question.id} {'|'.join(question.groups)}|cannot_tell|declined")
+
+
+def tell(
+    url: str = URL,
+    question: str = typer.Argument(help="The question's id."),
+    answer: str = typer.Argument(help="A group, cannot_tell or declined."),
+    annotator: str | None = typer.Option(None, help="Who answers; checked against who was asked."),
+    kind: str | None = typer.Option(None, help="self_reported, records or perceived."),
+    correct: bool = typer.Option(False, "--correct", help="Replace an answer that was given before."),
+    key: str | None = typer.Option(None, help="Idempotency key: the same key twice is one answer."),
+    campaign: str | None = NAME,
+    files: Path | None = FILES,
+    as_json: bool = JSON,
+) -> None:
+    """Answer a question. When this returns, the answer is on disk.
+
+    Example: apod tell hiring.db 3-17 female --annotator maria
+    """
+    with _opened(url, campaign, files) as opened:
+        act = opened.correct if correct else opened.tell
+        receipt = act(question, answer, kind=kind, annotator=annotator, key=key)
+    if as_json:
+        typer.echo(json.dumps(asdict(receipt)))
+        return
+    late = " It came after the lease had run out." if receipt.late else ""
+    counted = "" if receipt.counted else " It does not count: somebody else has the question, or the budget is taken."
+    typer.echo(("Recorded before; nothing was added." if receipt.repeated else "Recorded.") + late + counted)
+
+
+def skip(
+    url: str = URL,
+    question: str = typer.Argument(help="The question's id."),
+    annotator: str | None = typer.Option(None, help="Who gives it back."),
+    campaign: str | None = NAME,
+    files: Path | None = FILES,
+) -> None:
+    """Give a question back for somebody else; it costs nothing.
+
+    Example: apod skip hiring.db 3-17
+    """
+    with _opened(url, campaign, files) as opened:
+        given = opened.skip(question, annotator=annotator)
+    typer.echo("Given back." if given else "It was given back before.")
+
+
+def undo(url: str = URL, annotator: str = WHO, campaign: str | None = NAME, files: Path | None = FILES) -> None:
+    """Take back an annotator's last answer or skip.
+
+    Example: apod undo hiring.db --annotator maria
+    """
+    with _opened(url, campaign, files) as opened:
+        question = opened.undo(annotator)
+    typer.echo("Taken back." if question is None else f"Taken back; question {question.id} is yours again.")
+
+
+def status(
+    url: str = URL,
+    annotators: bool = typer.Option(False, "--annotators", help="Also each annotator's work: for the owner only."),
+    campaign: str | None = NAME,
+    files: Path | None = FILES,
+    as_json: bool = JSON,
+) -> None:
+    """How far a campaign is; names nobody's group.
+
+    Example: apod status hiring.db --json
+    """
+    with _opened(url, campaign, files) as opened:
+        found = asdict(opened.status())
+        if annotators:
+            found["by_annotator"] = [asdict(report) for report in opened.annotators()]
+    if as_json:
+        typer.echo(json.dumps(found))
+        return
+    typer.echo(f"{found['name']}: {found['answered']} of {found['budget']} answers, {found['pending']} in hands")
+    for name in ("cannot_tell", "declined", "skipped", "late", "erased", "model_answers", "behind", "agreement"):
+        if found[name]:
+            typer.echo(f"  {name.replace('_', ' ')}: {found[name]}")
+    for report in found.get("by_annotator", []):
+        typer.echo(f"  {report}")
+    for reminder in found["reminders"]:
+        typer.echo(f"reminder: {reminder}", err=True)
+
+
+def export(
+    url: str = URL,
+    path: Path = typer.Argument(help="Where to: .csv, .parquet, .jsonl, or .json for Label Studio."),
+    format: str | None = typer.Option(None, help="csv, parquet, jsonl, label-studio (default: by the ending)."),
+    tasks: int = typer.Option(0, help="Label Studio: hand out so many open questions along."),
+    campaign: str | None = NAME,
+    files: Path | None = FILES,
+) -> None:
+    """Write all answers that stand. The file holds people's groups: keep it as you keep the campaign.
+
+    Example: apod export hiring.db answers.csv
+    """
+    with _opened(url, campaign, files) as opened:
+        count = opened.export(path, format, tasks=tasks)
+    typer.echo(f"{count} entries in {path}.")
+
+
+def import_(
+    url: str = URL,
+    path: Path = typer.Argument(help="CSV, Parquet, JSON Lines or Label Studio JSON."),
+    format: str | None = typer.Option(None, help="csv, parquet, jsonl, label-studio (default: by the ending)."),
+    annotator: str | None = typer.Option(None, help="Who answered, where the file does not say."),
+    kind: str | None = typer.Option(None, help="self_reported, records or perceived, where the file does not say."),
+    campaign: str | None = NAME,
+    files: Path | None = FILES,
+) -> None:
+    """Take in answers given elsewhere, all or none.
+
+    Example: apod import hiring.db answers.csv --kind records
+    """
+    with _opened(url, campaign, files) as opened:
+        report = opened.import_(path, format, annotator=annotator, kind=kind)
+    conflicts = f", {len(report.conflicts)} left as they were (answered differently before)" if report.conflicts else ""
+    typer.echo(f"{report.added} added, {report.repeated} known before, {report.skipped} empty{conflicts}.")
+
+
+def erase(
+    url: str = URL,
+    row: int | None = typer.Option(None, help="Erase what was answered about this row."),
+    question: str | None = typer.Option(None, help="Erase the answers to this question."),
+    annotator: str | None = typer.Option(None, help="Erase everything this annotator answered."),
+    campaign: str | None = NAME,
+    files: Path | None = FILES,
+) -> None:
+    """Erase answers and whatever was computed from them; the log keeps that something was erased, not what.
+
+    Example: apod erase hiring.db --row 17
+    """
+    with _opened(url, campaign, files) as opened:
+        done = opened.erase(row=row, question=question, annotator=annotator)
+    typer.echo(f"{done.answers} answers and {done.models} models erased.")
+
+
+def verify(
+    url: str = URL,
+    noted: str | None = typer.Option(None, help="A head of the chain that was written down earlier."),
+    campaign: str | None = NAME,
+    files: Path | None = FILES,
+    as_json: bool = JSON,
+) -> None:
+    """Check that nobody tampered with the log; status 1 where somebody did.
+
+    Example: apod log verify hiring.db
+    """
+    with _opened(url, campaign, files) as opened:
+        found = opened.verify_log(noted)
+    if as_json:
+        typer.echo(json.dumps(asdict(found)))
+    else:
+        typer.echo(
+            f"{'The log is whole' if found.ok else 'THE LOG WAS CHANGED'}: {found.events} events, head {found.head}"
+        )
+        for problem in found.problems:
+            typer.echo(f"  {problem}")
+    if not found.ok:
+        raise typer.Exit(1)
+
+
+def show_log(url: str = URL, campaign: str | None = NAME, files: Path | None = FILES) -> None:
+    """Print the log as JSON Lines: who was asked what, when, why, by which model; never an answer.
+
+    Example: apod log show hiring.db
+    """
+    with _opened(url, campaign, files) as opened:
+        for entry in opened.log():
+            typer.echo(json.dumps(entry))
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Hang the campaign commands into the application."""
+    campaign = typer.Typer(help="Create, list, end and upgrade campaigns.", no_args_is_help=True)
+    for name, command in (("new", new), ("list", list_), ("close", close), ("upgrade", upgrade_)):
+        campaign.command(name)(command)
+    log = typer.Typer(help="The log of a campaign.", no_args_is_help=True)
+    log.command("verify")(verify)
+    log.command("show")(show_log)
+    app.add_typer(campaign, name="campaign")
+    app.add_typer(log, name="log")
+    for command in (ask, tell, skip, undo, status, export, erase):
+        app.command()(command)
+    app.command("import")(import_)
