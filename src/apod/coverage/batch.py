@@ -1,4 +1,4 @@
-"""A batch of max-min picks from few passes: foretell on a sample, watch a frontier, settle picks exactly."""
+"""A batch of max-min picks from few passes: watch the rows the picks should come from, settle each pick exactly."""
 
 from __future__ import annotations
 
@@ -8,76 +8,50 @@ import numpy as np
 
 from apod.coverage.bounds import Float32, Float64, Geometry, Int, Mask, Stored, nearest_centre, squared_distances
 from apod.coverage.contest import Winner, winner
-from apod.coverage.frontier import Frontier, Plan, count_strata, stratum
+from apod.coverage.foretell import FORETOLD, foretell
+from apod.coverage.frontier import BANDS, Frontier
 from apod.coverage.pool import Pool
 from apod.coverage.references import NOBODY, References
 
-WATCHED_BYTES = 12 << 20  # vectors under watch; up to twice as much while a pass goes by
-FARTHEST_FORETOLD = 128  # pivots of one pass: their product must stay cheap beside reading the matrix
-OPTIMISM = 0.95  # the true last pick is seldom nearer than this share of the foretold one
+WATCHED_BYTES = 24 << 20  # of vectors under watch, counted in float32
+FEWEST_AHEAD = 8  # picks to foretell after a pass that yielded almost none
 
 
-def watch_size(width: int, dtype: np.dtype[np.floating]) -> int:
+def watch_size(width: int) -> int:
     """How many rows to watch."""
-    return max(256, WATCHED_BYTES // (width * dtype.itemsize))
+    return max(256, WATCHED_BYTES // (4 * width))
 
 
-def foretell(geometry: Geometry, sample: Stored, bounds: Float32, picks: int, total: int, size: int) -> Plan:
-    """A plan from an evenly spaced sample of the candidates with up-to-date bounds: greedy max-min on it.
-
-    sample (s, d) · bounds (s,) squared · total: how many candidates the sample stands for
-    """
-    block = sample.astype(np.float32, copy=False)
-    terms = geometry.row_terms(block)
-    left, chosen = bounds.copy(), []
-    last = 0.0
-    for _ in range(min(picks, FARTHEST_FORETOLD, len(sample))):
-        top = int(left.argmax())
-        last = float(left[top])
-        chosen.append(top)
-        values, _cell = geometry.closest(block, terms, geometry.centres(sample[top : top + 1]))
-        np.minimum(left, values, out=left)
-        left[chosen] = 0
-    pivots = sample[chosen]
-    reach, cell = geometry.closest(block, terms, geometry.centres(pivots))
-    floor = np.float32(last * OPTIMISM**2 if picks <= len(chosen) or len(sample) > len(chosen) else 0.0)
-    live = bounds >= floor
-    strata = stratum(bounds[live], reach[live], cell[live], len(pivots))
-    thresholds = _thresholds(bounds[live], strata, count_strata(len(pivots)), size * len(sample) / total)
-    return Plan(pivots, np.maximum(thresholds, floor), floor, size)
+def pick_batch(pool: Pool, mask: Mask | None, k: int) -> list[Winner]:
+    """The k next max-min picks among the candidates, exactly, from few passes; fewer when the candidates run out."""
+    left = sum(pool.each(lambda shard: shard.begin(pool.part(mask, shard))))
+    batch = _Batch(pool, left)
+    try:
+        return batch.run(min(k, left))
+    finally:
+        batch.close()
 
 
-def _thresholds(bounds: Float32, strata: Int, count: int, room: float) -> Float32:
-    """(count,) the bound from which on a stratum is watched, so that about `room` rows of the sample are."""
-    thresholds = np.zeros(count, dtype=np.float32)
-    present = np.unique(strata)
-    for one in present:
-        values = np.sort(bounds[strata == one])[::-1]
-        share = room / 2 if one == count - 1 else room / (2 * len(present))
-        if share < len(values):
-            thresholds[one] = values[int(share)]
-    return thresholds
-
-
-class Watch:
+class _Watch:
     """The frontier while picks are made: watched rows up to date, an upper limit for all the others."""
 
     def __init__(self, frontier: Frontier, geometry: Geometry, pivots: Stored) -> None:
         self._geometry = geometry
-        self._rows = frontier.watched
-        order = np.argsort(self._rows.rows, kind="stable")
-        self._rows = self._rows[order]
+        self._rows = frontier.watched[np.argsort(frontier.watched.rows)]
         self._block = self._rows.vectors.astype(np.float32, copy=False)
         self._terms = geometry.row_terms(self._block)
         self._pivots = pivots.astype(np.float64)
-        self._pivot_of_stratum = np.minimum(np.arange(len(frontier.highest)) // 3, max(0, len(pivots) - 1))
-        self._highest = frontier.highest.copy()
-        self._reach = np.sqrt(frontier.reach)
-        self._reach[-1] = np.inf  # the last stratum is near no pivot
+        self._highest = frontier.highest.copy()  # (strata,)
+        self._reach = np.sqrt(frontier.reach[:-1])  # of the last stratum no pivot is near
         self._beneath = frontier.beneath
 
+    @property
+    def extremes(self) -> tuple[Stored, Float32]:
+        """Vectors of the watched rows, and their squared bounds."""
+        return self._rows.vectors, self._rows.bounds
+
     def best(self, references: References) -> Winner | None:
-        """The next pick of the whole pool, index = row; None if the watched rows cannot tell."""
+        """The next pick of the whole pool (index = row); None if the watched rows cannot tell."""
         known = references.slots
         vectors = references.vectors(known)
 
@@ -92,10 +66,8 @@ class Watch:
             squares = squared_distances(rows.astype(np.float64), answers.astype(np.float64))
             return np.where(slots == NOBODY, np.inf, squares)
 
-        if not len(self._rows):
-            return None
         found = winner(self._rows.bounds, exact, upper)
-        limit = self._limit()
+        limit = max(float(self._highest.max()), self._beneath)
         if found is None or (limit >= 0 and found.distance <= math.sqrt(limit)):
             return None
         return Winner(int(self._rows.rows[found.index]), found.squared)
@@ -105,26 +77,10 @@ class Watch:
         values, _ = self._geometry.closest(self._block, self._terms, self._geometry.centres(vector[None]))
         closer = values < self._rows.bounds
         self._rows.bounds[closer], self._rows.slots[closer] = values[closer], slot
-        position = np.searchsorted(self._rows.rows, row)
-        if position < len(self._rows) and self._rows.rows[position] == row:
-            self._rows.bounds[position] = -1
+        self._rows.bounds[np.searchsorted(self._rows.rows, row)] = -1
         apart = np.sqrt(squared_distances(self._pivots, vector.astype(np.float64)))  # (p,)
-        within = (self._reach + apart[self._pivot_of_stratum]) ** 2 * (1 + 1e-9)
-        np.minimum(self._highest, within, out=self._highest)
-
-    def _limit(self) -> float:
-        """No row outside the watch has a squared distance above this; negative: there is none."""
-        return max(float(self._highest.max()), self._beneath)
-
-
-def pick_batch(pool: Pool, mask: Mask | None, k: int) -> list[Winner]:
-    """The k next max-min picks among the candidates, exactly, from few passes; fewer when the candidates run out."""
-    left = sum(pool.each(lambda shard: shard.begin(pool.part(mask, shard))))
-    batch = _Batch(pool, left)
-    try:
-        return batch.run(min(k, left))
-    finally:
-        batch.close()
+        within = (self._reach + np.repeat(apart, len(BANDS))) ** 2 * (1 + 1e-9)
+        self._highest[:-1] = np.minimum(self._highest[:-1], within)
 
 
 class _Batch:
@@ -133,22 +89,25 @@ class _Batch:
     def __init__(self, pool: Pool, candidates: int) -> None:
         self._pool = pool
         self._candidates = candidates
-        self._size = watch_size(pool.width, pool.dtype)
+        self._size = watch_size(pool.width)
         self._picks: list[Winner] = []
         self._told = 0  # picks the parts know of
+        self._watch: _Watch | None = None
 
     def run(self, k: int) -> list[Winner]:
         if k and not len(self._pool.references):
             self._accept(self._pool.best(None))
-        ahead = FARTHEST_FORETOLD
+        ahead = FORETOLD
         while len(self._picks) < k:
             before = len(self._picks)
-            watch = self._look(min(k - before, ahead))
+            watch = self._watch = self._look(min(k - before, ahead))
             while len(self._picks) < k and (best := watch.best(self._pool.references)) is not None:
-                self._accept(best, watch)
+                self._accept(best)
+                watch.settle(best.index, *self._pool.references.find(best.index))
             if len(self._picks) == before:  # many tie, or a stratum was foretold wrong: ask every part
+                self._watch = None
                 self._accept(self._pool.best(None))
-            ahead = max(8, 4 * (len(self._picks) - before))
+            ahead = max(FEWEST_AHEAD, 4 * (len(self._picks) - before))
         return self._picks
 
     def close(self) -> None:
@@ -156,28 +115,26 @@ class _Batch:
         told = [pick.index for pick in self._picks[: self._told]]
         self._pool.each(lambda shard: shard.end(told))
 
-    def _look(self, picks: int) -> Watch:
+    def _look(self, picks: int) -> _Watch:
         """One pass: tell the parts of the new picks, and watch the rows the next picks should come from."""
-        pool = self._pool
+        pool, left = self._pool, self._candidates - len(self._picks)
         fresh = [pick.index for pick in self._picks[self._told :]]
         vectors = pool.references.vectors(pool.references.slots_of(fresh))
-        step = max(1, -(-(self._candidates - self._told) // self._size))
-        samples = pool.each(lambda shard: shard.sample(step))
-        sample, bounds = np.concatenate([one[0] for one in samples]), np.concatenate([one[1] for one in samples])
-        if len(fresh):
+        samples = pool.each(lambda shard: shard.sample(max(1, -(-self._candidates // self._size))))
+        sample, bounds = (np.concatenate(parts) for parts in zip(*samples, strict=True))
+        if fresh:
             block = sample.astype(np.float32, copy=False)
-            closest, _ = pool.geometry.closest(block, pool.geometry.row_terms(block), pool.geometry.centres(vectors))
-            bounds = np.minimum(bounds, closest)
-        plan = foretell(pool.geometry, sample, bounds, picks, self._candidates - len(self._picks), self._size)
-        frontiers = pool.each(lambda shard: shard.frontier(plan, fresh, vectors))
+            closest = pool.geometry.closest(block, pool.geometry.row_terms(block), pool.geometry.centres(vectors))
+            bounds = np.minimum(bounds, closest[0])
+        extremes, their_bounds = self._watch.extremes if self._watch else (sample[:0], bounds[:0])
+        bounds = np.concatenate([bounds, their_bounds])
+        plan = foretell(pool.geometry, sample, extremes, bounds, picks, self._size / left)
+        frontiers = pool.each(lambda shard: shard.frontier(plan, self._size, fresh, vectors))
         self._told = len(self._picks)
-        return Watch(Frontier.joined(frontiers), pool.geometry, plan.pivots)
+        return _Watch(Frontier.joined(frontiers), pool.geometry, plan.pivots)
 
-    def _accept(self, pick: Winner | None, watch: Watch | None = None) -> None:
+    def _accept(self, pick: Winner | None) -> None:
         if pick is None:
             raise RuntimeError("candidates ran out before their count did")
-        vector = self._pool.vectors([pick.index])
-        slot = self._pool.references.put([pick.index], vector)[0]
         self._picks.append(pick)
-        if watch is not None:
-            watch.settle(pick.index, vector[0], int(slot))
+        self._pool.references.put([pick.index], self._pool.vectors([pick.index]))

@@ -92,13 +92,17 @@ class Geometry:
         """Share of a squared norm that covers all rounding of the float32 statement."""
         return 4.0 * (len(self.shift) + 8) * 2.0**-24
 
+    @property
+    def _offset(self) -> float:
+        """What every row's term gets besides: rounding beside the shift, and underflow."""
+        return self.slack * float(self.shift @ self.shift) + (len(self.shift) + 8) * 2.0**-120
+
     def row_terms(self, block: Float32) -> Float32:
         """(b, d) to (b,): cached once per row. Not finite, or above LARGEST_TERM, where the row cannot be used."""
         with np.errstate(over="ignore", invalid="ignore"):
             centred = block - self.shift.astype(np.float32)
             norms = np.einsum("ij,ij->i", centred, centred)
-            offset = self.slack * float(self.shift @ self.shift) + (len(self.shift) + 8) * 2.0**-120  # underflow
-            return np.asarray(norms * np.float32(1 + self.slack) + np.float32(offset), dtype=np.float32)
+            return np.asarray(norms * np.float32(1 + self.slack) + np.float32(self._offset), dtype=np.float32)
 
     def centres(self, vectors: Stored) -> Centres:
         """(m, d) rows of the pool as centres."""
@@ -106,6 +110,18 @@ class Geometry:
         squared = np.square(moved).sum(axis=1)
         constants = squared * (1 + self.slack) + 2 * moved @ self.shift
         return Centres(np.float32(-2) * moved.astype(np.float32), constants.astype(np.float32))
+
+    def table(self, block: Float32, row_terms: Float32, centres: Centres) -> Float32:
+        """(b, d) rows and their (b,) terms to (b, m) upper bounds on the squared distance to every centre."""
+        table = block @ centres.weights.T
+        table += centres.constants
+        table += row_terms[:, None]
+        return table
+
+    def looseness(self, row_terms: Float32, centres: Centres) -> float:
+        """No bound in the table of these rows and centres exceeds the formula by more than this."""
+        rows, norms = float(row_terms.max(initial=0)), np.square(centres.weights, dtype=np.float64).sum(axis=1) / 4
+        return 3 * (self.slack * (rows + float(norms.max(initial=0))) + self._offset)
 
     def closest(self, block: Float32, row_terms: Float32, centres: Centres) -> tuple[Float32, Int]:
         """Of each row, an upper bound on the squared distance to the closest centre, and which centre that is.
@@ -123,7 +139,7 @@ class Geometry:
             table += centres.constants[first : first + AT_ONCE]
             column = table.argmin(axis=1)
             values = table[np.arange(len(table)), column]
-            values += row_terms
+            values += row_terms  # after the minimum: one addition a row
             closer = values < bounds
             np.copyto(bounds, values, where=closer)
             np.copyto(which, column + first, where=closer)

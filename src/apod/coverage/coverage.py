@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from apod.coverage.batch import pick_batch
 from apod.coverage.bounds import Float64, Int, Mask, Stored
+from apod.coverage.checks import checked_count, checked_mask, checked_rows
 from apod.coverage.pool import Pool
 from apod.coverage.rows import Rows
 from apod.coverage.shard import Shard
@@ -76,13 +76,13 @@ class Coverage:
 
     def add(self, rows: Iterable[int]) -> None:
         """Count these rows as answered, in one pass for all; a row that already is changes nothing."""
-        fresh = [row for row in dict.fromkeys(self._checked(rows)) if row not in self._pool.references]
+        fresh = [row for row in checked_rows(rows, len(self)) if row not in self._pool.references]
         if fresh:
             self._pool.add(fresh)
 
     def remove(self, rows: Iterable[int]) -> None:
         """Take answers back; only rows whose nearest answer is gone are measured again."""
-        gone = list(dict.fromkeys(self._checked(rows)))
+        gone = checked_rows(rows, len(self))
         for row in gone:
             if row not in self._pool.references:
                 raise InputError(f"Row {row} is not answered: remove only rows that were added.")
@@ -95,29 +95,10 @@ class Coverage:
         candidates (n,) bool, None = every row. Answered rows are never picked; ties go to the lowest row. Picks
         count as answered for the picks after them, and for nothing else.
         """
-        if k < 1:
-            raise InputError(f"k is {k}: ask for at least one row.")
-        mask = self._checked_mask(candidates)
-        if k == 1:
+        mask = checked_mask(candidates, len(self))
+        if checked_count(k) == 1:
             best = self._pool.best(mask)
             found = [] if best is None else [best]
         else:
             found = pick_batch(self._pool, mask, k)
         return [Pick(one.index, one.distance) for one in found]
-
-    def _checked(self, rows: Iterable[int]) -> list[int]:
-        checked = [operator.index(row) for row in rows]
-        for row in checked:
-            if not 0 <= row < len(self):
-                raise InputError(f"Row {row} is not in the matrix: rows go from 0 to {len(self) - 1}.")
-        return checked
-
-    def _checked_mask(self, candidates: Mask | None) -> Mask | None:
-        if candidates is None:
-            return None
-        mask = np.asarray(candidates)
-        if mask.shape != (len(self),) or mask.dtype != np.bool_:
-            raise InputError(
-                f"candidates has shape {mask.shape} and type {mask.dtype}: pass one bool per row, ({len(self)},)."
-            )
-        return mask

@@ -43,7 +43,6 @@ class Plan:
     pivots: Stored  # (p, d) foretold picks
     thresholds: Float32  # (strata,) watch rows whose bound reaches their stratum's
     floor: np.float32  # and never below this
-    size: int  # about how many rows to watch
 
     @property
     def strata(self) -> int:
@@ -98,13 +97,14 @@ class Frontier:
 
 
 class Sieve:
-    """Collects the rows to watch while a pass goes by; at most about twice the planned number at any time."""
+    """Collects the rows to watch while a pass goes by; never many more than `size`."""
 
-    def __init__(self, plan: Plan, no_vectors: Stored) -> None:
+    def __init__(self, plan: Plan, size: int) -> None:
         none = np.zeros(0, dtype=np.int64)
         self._plan = plan
+        self._size = size
         self._thresholds = plan.thresholds.copy()
-        self._kept = [Watched(none, no_vectors, none.astype(np.float32), none, none.astype(np.float32), none)]
+        self._kept = [Watched(none, plan.pivots[:0], none.astype(np.float32), none, none.astype(np.float32), none)]
         self._count = 0
         self._highest = np.full(plan.strata, -1.0)
         self._reach = np.zeros(plan.strata)
@@ -123,7 +123,7 @@ class Sieve:
         with self._lock:
             self._kept.append(rows)
             self._count += len(rows)
-            if self._count > 2 * self._plan.size:
+            if self._count > 1.25 * self._size:
                 self._prune()
 
     def below(self) -> None:
@@ -132,7 +132,7 @@ class Sieve:
 
     def result(self) -> Frontier:
         """What the pass found."""
-        if self._count > self._plan.size:
+        if self._count > self._size:
             self._prune()
         return Frontier(Watched.joined(self._kept), self._highest, self._reach, self._beneath)
 
@@ -147,7 +147,7 @@ class Sieve:
         by_stratum = rows.strata[order]
         starts = np.flatnonzero(np.r_[True, by_stratum[1:] != by_stratum[:-1]])
         rank = np.arange(len(order)) - np.repeat(starts, np.diff(np.r_[starts, len(order)]))
-        half = max(1, self._plan.size // 2)
+        half = max(1, self._size // 2)
         share = np.where(by_stratum == self._plan.strata - 1, half, max(1, half // len(starts)))
         full = order[rank == share - 1]
         self._thresholds[rows.strata[full]] = rows.bounds[full]

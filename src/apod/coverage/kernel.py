@@ -51,16 +51,19 @@ class Kernel:
 
         def work(first: int, last: int) -> None:
             terms[first:last] = self.geometry.row_terms(self.rows.block(first, last))
-            usable = terms[first:last] < LARGEST_TERM  # false for NaN too
-            if not usable.all():
-                bad = first + int(np.argmin(usable))
-                _refuse(start + bad, self.rows.take(np.array([bad])))
+            refuse_unusable(terms[first:last], np.arange(first, last), self.rows, start)
 
         self.sweep(work)
         return terms
 
 
-def _refuse(row: int, vector: Stored) -> None:
-    if np.isfinite(vector).all():
-        raise InputError(f"Row {row} of the embeddings is too large to measure: scale them to norms below 1e17.")
-    raise InputError(f"Row {row} of the embeddings holds a value that is not a finite number: repair or drop it.")
+def refuse_unusable(terms: Float32, positions: Int, rows: Rows, start: int = 0) -> None:
+    """Raise for the first of these rows that cannot be measured, naming it; start is the row of position 0."""
+    usable = terms < LARGEST_TERM  # false for NaN too
+    if usable.all():
+        return
+    bad = positions[np.argmin(usable)]
+    what = f"Row {start + bad} of the embeddings"
+    if np.isfinite(rows.take(bad[None])).all():
+        raise InputError(f"{what} is too large to measure: scale them to norms below 1e17.")
+    raise InputError(f"{what} holds a value that is not a finite number: repair or drop it.")

@@ -57,6 +57,10 @@ class References:
         """The slots of these rows."""
         return np.array([self._slots[row] for row in rows], dtype=np.int64)
 
+    def find(self, row: int) -> tuple[Stored, int]:
+        """The vector and the slot of this row."""
+        return self._vectors[self._slots[row]], self._slots[row]
+
     def put(self, rows: Sequence[int], vectors: Stored) -> Int:
         """Give each new row a slot."""
         return np.array([self._place(row, vector) for row, vector in zip(rows, vectors, strict=True)], np.int64)

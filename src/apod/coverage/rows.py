@@ -7,16 +7,16 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from apod.coverage.bounds import Float32, Float64, Int, Stored
 from apod.errors import InputError
 
 BLOCK = 1 << 19  # numbers of one block: 2 MB in float32, about a core's own cache
+FEW_BLOCKS = 4  # up to here starting threads costs more than they save
 
 # A pass keeps every core busy and sets BLAS to one thread meanwhile: two at once would only fight over both.
 _ONE_PASS_AT_A_TIME = threading.Lock()
@@ -31,7 +31,7 @@ class Rows:
         if matrix.dtype.kind != "f" or matrix.dtype.itemsize > 8:
             raise InputError(f"The embeddings are {matrix.dtype}: store them as float32, float16 or float64.")
         self._matrix = np.asarray(matrix)  # a memmap's own slicing is slow; the plain view still reads the file
-        self._threads = threads or _cores()
+        self._threads = threads
         self._step = max(64, BLOCK // matrix.shape[1])
 
     def __len__(self) -> int:
@@ -67,27 +67,29 @@ class Rows:
 
         numpy releases the interpreter in a product over a block, so threads overlap; each block is read once.
         """
-        starts = range(0, len(self), self._step)
-        if self._threads == 1 or len(starts) == 1:
-            for start in starts:
-                work(start, min(start + self._step, len(self)))
-            return
-        ticket = itertools.count()
 
-        def loop(_: int) -> None:
-            while (turn := next(ticket)) < len(starts):
-                work(starts[turn], min(starts[turn] + self._step, len(self)))
+        def block(turn: int) -> None:
+            work(turn * self._step, min((turn + 1) * self._step, len(self)))
 
-        with (
-            _ONE_PASS_AT_A_TIME,
-            self._blas.limit(limits=1, user_api="blas"),
-            ThreadPoolExecutor(self._threads) as pool,
-        ):
-            list(pool.map(loop, range(self._threads)))
+        turns = -(-len(self) // self._step)
+        in_parallel(block, turns, self._threads if turns > FEW_BLOCKS else 1)
 
-    @cached_property
-    def _blas(self) -> ThreadpoolController:
-        return ThreadpoolController()
+
+def in_parallel(work: Callable[[int], None], turns: int, threads: int | None = None) -> None:
+    """Call work(0), work(1), ... from several threads, each with one BLAS thread of its own."""
+    threads = min(threads or _cores(), turns)
+    if threads <= 1:
+        for turn in range(turns):
+            work(turn)
+        return
+    ticket = itertools.count()
+
+    def loop(_: int) -> None:
+        while (turn := next(ticket)) < turns:
+            work(turn)
+
+    with _ONE_PASS_AT_A_TIME, threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(threads) as pool:
+        list(pool.map(loop, range(threads)))
 
 
 def _cores() -> int:

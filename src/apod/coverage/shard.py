@@ -158,12 +158,12 @@ class Shard:
         chosen = np.concatenate(kept)
         return self._kernel.take(chosen), bounds[chosen]
 
-    def frontier(self, plan: Plan, rows: Sequence[int], vectors: Stored) -> Frontier:
+    def frontier(self, plan: Plan, size: int, rows: Sequence[int], vectors: Stored) -> Frontier:
         """Add the picks made since the last call, and find the rows to watch under this plan, in one pass."""
         slots, state, kernel = self._references.put(rows, vectors), self._running(), self._kernel
         self._admit(state, rows, slots)
         centres, pivots = kernel.geometry.centres(vectors), kernel.geometry.centres(plan.pivots)
-        sieve = Sieve(plan, kernel.take(np.arange(0)))
+        sieve = Sieve(plan, size)
 
         def work(start: int, stop: int) -> None:
             live = np.flatnonzero(state.bounds[start:stop] >= plan.floor)
