@@ -105,8 +105,8 @@ def test_fal_picks_for_accuracy_at_alpha_one_and_for_fairness_at_alpha_one_half(
     """One candidate mends 30 wrong decisions of the favoured group, the other 20 of the disfavoured.
 
     Corners: `accepted` positives of group 1, decided rightly; `overlooked` ones of group 1 and `missed` ones of
-    group 0, decided wrongly; `refused` negatives of both. Group 1's TPR is 1/2, group 0's is 0. Answering an overlooked person
-    gives 1 and 0 (accuracy +.3, F from -.5 to -1), a missed one 1/2 and 1 (accuracy +.2, F -.5 again).
+    group 0, decided wrongly; `refused` negatives of both. Group 1's TPR is 1/2, group 0's is 0. Answering an
+    overlooked person gives 1 and 0 (accuracy +.3, F from -.5 to -1), a missed one 1/2 and 1 (accuracy +.2, F -.5).
     """
     corners = {
         ("accepted", 1, 1): 30, ("overlooked", 1, 1): 30, ("missed", 1, 0): 20, ("refused", 0, 0): 10,

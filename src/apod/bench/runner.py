@@ -15,9 +15,10 @@ from joblib import Parallel, delayed
 from apod.bench.arm import RunName
 from apod.bench.methods import METHODS, Method
 from apod.bench.sources import Progress, load_source
-from apod.bench.store import ResultStore
-from apod.bench.unit import UnitData, run_arm, run_key
+from apod.bench.store import Part, ResultStore
+from apod.bench.unit import UnitData, failed_part, identity, run_arm, run_key
 from apod.data import Dataset
+from apod.errors import InputError
 from apod.pod import Training
 from apod.settings import PRESETS, Settings
 
@@ -37,13 +38,19 @@ class BenchPlan:
     data_dir: Path | None = None
     retry_failed: bool = False
 
+    def __post_init__(self) -> None:
+        if not (self.datasets and self.methods and self.seeds):
+            raise InputError("Nothing to compare: name at least one dataset, one method and one seed.")
+        if self.strengths is not None and not (self.strengths and all(0 < s < float("inf") for s in self.strengths)):
+            raise InputError(f"Strengths must be positive numbers, got {list(self.strengths)}.")
+
     def runs(self) -> list[RunName]:
         """Every (method, value) of one unit."""
         return [RunName(method, value) for method in self.methods for value in self._values(method)]
 
     def _values(self, method: Method) -> tuple[float, ...]:
         by_strength = method.value_name == "strength" and method.name != "vanilla"
-        return tuple(sorted(self.strengths)) if by_strength and self.strengths is not None else method.values
+        return tuple(sorted(set(self.strengths))) if by_strength and self.strengths is not None else method.values
 
     def training(self, dataset: Dataset) -> Training:
         """The heads of this dataset."""
@@ -58,7 +65,7 @@ def run_bench(plan: BenchPlan, folder: Path, jobs: int | None = None, progress: 
     for name in plan.datasets:  # all names and files are checked before any work begins or anything is written
         load_source(name, plan.data_dir)
     store = ResultStore(folder).open()
-    units = [(name, seed) for seed in plan.seeds for name in plan.datasets]
+    units = list(dict.fromkeys((name, seed) for seed in plan.seeds for name in plan.datasets))
     stop = _watch(store, len(units) * len({method.trainer for method in plan.methods}), progress)
     try:
         tasks = (delayed(run_unit)(plan, folder, name, seed) for name, seed in units)
@@ -79,15 +86,23 @@ def run_unit(plan: BenchPlan, folder: Path, name: str, seed: int) -> None:
     missing = [run for run in plan.runs() if run_key(fingerprint, seed, training, run) not in done]
     if not missing:
         return
+
+    def keep(trainer: str, part: Part) -> None:
+        keys = hashlib.blake2b("".join(row["key"] for row in part.runs).encode(), digest_size=8).hexdigest()
+        store.write(f"{name}-{seed}-{trainer}-{keys}", part)
+
     with store.reporting(f"{name}, seed {seed}") as report:
-        embeddings = source.embeddings(plan.settings, seed, folder / "bodies", report)
-        data = UnitData(source.dataset, source.split(seed), embeddings, seed, fingerprint)
-        unit = data.unit(training)
+        try:
+            embeddings = source.embeddings(plan.settings, seed, folder / "bodies", report)
+            data = UnitData(source.dataset, source.split(seed), embeddings, seed, fingerprint)
+            unit = data.unit(training)
+        except Exception as error:  # noqa: BLE001  recorded, and the other units go on
+            heads = [identity(source.dataset.name, fingerprint, seed, training, run) for run in missing]
+            keep("unprepared", failed_part(heads, error))
+            return
         for trainer in dict.fromkeys(run.method.trainer for run in missing):
             runs = [run for run in missing if run.method.trainer == trainer]
-            part = run_arm(data, unit, trainer, runs, report)
-            keys = hashlib.blake2b("".join(row["key"] for row in part.runs).encode(), digest_size=8).hexdigest()
-            store.write(f"{name}-{seed}-{trainer}-{keys}", part)
+            keep(trainer, run_arm(data, unit, trainer, runs, report))
 
 
 def _watch(store: ResultStore, total: int, progress: Progress | None) -> Callable[[], None]:

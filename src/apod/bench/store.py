@@ -43,16 +43,26 @@ class ResultStore:
 
     def open(self) -> ResultStore:
         """Create the folder or check that this version can go on with it."""
+        if self.folder.exists() and not self.folder.is_dir():
+            raise InputError(f"{self.folder} is not a folder: choose another --out.")
         if self._marker.exists():
             self._check()
-        elif self.folder.exists() and any(self.folder.iterdir()):
-            raise InputError(f"{self.folder} is not empty and holds no bench results: choose another --out.")
-        self._parts.mkdir(parents=True, exist_ok=True)
-        self._marker.write_text(json.dumps({"format": FORMAT}) + "\n")
+        else:
+            self._mark()
+        self._parts.mkdir(exist_ok=True)
         for left in self._parts.glob("*.partial"):  # a killed bench leaves at most unfinished parts
             shutil.rmtree(left)
         shutil.rmtree(self.folder / "under-way", ignore_errors=True)
         return self
+
+    def _mark(self) -> None:
+        """The marker comes first and whole, so that a bench killed at its very start can go on."""
+        partial = self._marker.with_suffix(".partial")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if any(path != partial for path in self.folder.iterdir()):
+            raise InputError(f"{self.folder} is not empty and holds no bench results: choose another --out.")
+        partial.write_text(json.dumps({"format": FORMAT}) + "\n")
+        partial.replace(self._marker)
 
     def _check(self) -> None:
         try:
@@ -111,8 +121,11 @@ class ResultStore:
     def read(self, table: str) -> pd.DataFrame:
         """All rows of a table, in an order that does not depend on when they were computed."""
         files = sorted(self._parts.glob(f"*[!l]/{table}.parquet"))  # not of *.partial
-        frames = [frame for frame in (pd.read_parquet(file) for file in files) if len(frame)]
-        return _in_order(frames)
+        frames = []
+        for file in files:
+            with suppress(FileNotFoundError):  # another process is replacing a failed part
+                frames.append(pd.read_parquet(file))
+        return _in_order([frame for frame in frames if len(frame)])
 
     def combine(self) -> None:
         """Write every table as one Parquet file, for other tools."""
@@ -124,12 +137,12 @@ class ResultStore:
 
 
 def _in_order(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """One table, ordered by what its rows are about; a run that was tried again counts once, the last time."""
+    """One table, ordered by what its rows are about; a run that failed and was tried again counts once, finished."""
     if not frames:
         return pd.DataFrame()
     table = pd.concat(frames, ignore_index=True)
-    inner = [column for column in ("order", "round") if column in table.columns][:1]
+    inner = [column for column in ("status", "order", "round") if column in table.columns][:1]  # failed before ok
     table["_method"] = table["method"].map({name: place for place, name in enumerate(METHODS)})
     table = table.sort_values(["dataset", "seed", "_method", "value", *inner], kind="stable").drop(columns="_method")
-    within = [] if "status" in table.columns else inner
+    within = [column for column in inner if column != "status"]
     return table.drop_duplicates(subset=["key", *within], keep="last").reset_index(drop=True)

@@ -62,7 +62,7 @@ def run_arm(
 ) -> Part:
     """Train all runs of one trainer together; an exception becomes a failed row of each, never a missing one."""
     start = time.perf_counter()
-    heads = [_identity(data, unit.training, run) for run in runs]
+    heads = [identity(data.dataset.name, data.fingerprint, data.seed, unit.training, run) for run in runs]
     try:
         recorder = ArmRecorder(data, unit, ARMS[trainer](unit, runs), heads)
         total = unit.rounds()
@@ -71,20 +71,25 @@ def run_arm(
             progress(done, total, f"{trainer}, {len(runs)} heads, round")
         part = recorder.part()
     except Exception as error:  # noqa: BLE001  recorded, not hidden
-        failed = [{**head, "status": "failed", "error": f"{type(error).__name__}: {error}"} for head in heads]
-        part = Part(failed, [], [])
+        part = failed_part(heads, error)
     seconds = (time.perf_counter() - start) / len(runs)
     return Part([{**row, "seconds": seconds} for row in part.runs], part.rounds, part.answers)
 
 
-def _identity(data: UnitData, training: Training, run: RunName) -> Row:
+def failed_part(heads: Sequence[Row], error: Exception) -> Part:
+    """What is on record of runs that failed."""
+    return Part([{**head, "status": "failed", "error": f"{type(error).__name__}: {error}"} for head in heads], [], [])
+
+
+def identity(dataset: str, fingerprint: str, seed: int, training: Training, run: RunName) -> Row:
+    """What a run is, in every table."""
     return {
-        "dataset": data.dataset.name,
-        "seed": data.seed,
+        "dataset": dataset,
+        "seed": seed,
         "method": run.method.name,
         "value": run.value,
         "annotation": run.method.annotation,
-        "key": run_key(data.fingerprint, data.seed, training, run),
+        "key": run_key(fingerprint, seed, training, run),
     }
 
 
