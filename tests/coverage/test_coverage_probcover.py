@@ -3,9 +3,9 @@
 import hypothesis.extra.numpy as hnp
 import numpy as np
 import pytest
+from coverage_oracle import distance_table
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracle import distance_table
 
 import apod.coverage.probcover as module
 from apod.coverage import probability_cover

@@ -37,28 +37,28 @@ class Coverage:
 
     def __init__(self, matrix: Stored, answered: Iterable[int] = (), *, threads: int | None = None) -> None:
         rows = Rows(matrix, threads)
-        self._pool = Pool([Shard(rows, rows.middle())])
+        self.pool = Pool([Shard(rows, rows.middle())])
         self.add(answered)
 
     @classmethod
     def over(cls, pool: Pool) -> Coverage:
         """The same over a pool in parts, here or elsewhere, with what it already knows of answers."""
         self = cls.__new__(cls)
-        self._pool = pool
+        self.pool = pool
         return self
 
     def __len__(self) -> int:
-        return len(self._pool)
+        return len(self.pool)
 
     @property
     def answered(self) -> tuple[int, ...]:
         """The answered rows, in the order they were added."""
-        return tuple(self._pool.references.rows)
+        return tuple(self.pool.references.rows)
 
     @property
     def passes(self) -> int:
         """How often the matrix has been read, the first look at every row included."""
-        return max(self._pool.each(lambda shard: shard.passes))
+        return max(self.pool.each(lambda shard: shard.passes))
 
     @property
     def nearest(self) -> Int:
@@ -66,28 +66,28 @@ class Coverage:
 
         Where two answers are equally near to within the rounding of float32, it may be either.
         """
-        rows = self._pool.references.row_of_slot()
-        return np.concatenate(self._pool.each(lambda shard: rows[shard.slots()]))
+        rows = self.pool.references.row_of_slot()
+        return np.concatenate(self.pool.each(lambda shard: rows[shard.slots()]))
 
     @property
     def distances(self) -> Float64:
         """(n,) float64 distance of every row to `nearest`; inf while nothing is answered. Reads the matrix once."""
-        return np.concatenate(self._pool.each(lambda shard: shard.distances()))
+        return np.concatenate(self.pool.each(lambda shard: shard.distances()))
 
     def add(self, rows: Iterable[int]) -> None:
         """Count these rows as answered, in one pass for all; a row that already is changes nothing."""
-        fresh = [row for row in checked_rows(rows, len(self)) if row not in self._pool.references]
+        fresh = [row for row in checked_rows(rows, len(self)) if row not in self.pool.references]
         if fresh:
-            self._pool.add(fresh)
+            self.pool.add(fresh)
 
     def remove(self, rows: Iterable[int]) -> None:
         """Take answers back; only rows whose nearest answer is gone are measured again."""
         gone = checked_rows(rows, len(self))
         for row in gone:
-            if row not in self._pool.references:
+            if row not in self.pool.references:
                 raise InputError(f"Row {row} is not answered: remove only rows that were added.")
         if gone:
-            self._pool.remove(gone)
+            self.pool.remove(gone)
 
     def farthest(self, candidates: Mask | None = None, k: int = 1) -> list[Pick]:
         """The k candidates that max-min selection asks about next, in order; fewer when the candidates run out.
@@ -97,8 +97,8 @@ class Coverage:
         """
         mask = checked_mask(candidates, len(self))
         if checked_count(k) == 1:
-            best = self._pool.best(mask)
+            best = self.pool.best(mask)
             found = [] if best is None else [best]
         else:
-            found = pick_batch(self._pool, mask, k)
+            found = pick_batch(self.pool, mask, k)
         return [Pick(one.index, one.distance) for one in found]

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from apod.coverage.bounds import Geometry, Mask, Stored
+from apod.coverage.bounds import Geometry, Int, Mask, Stored
 from apod.coverage.contest import Winner
 from apod.coverage.references import References
 from apod.coverage.shard import Shard
@@ -27,7 +27,7 @@ class Pool:
         self.ends = [shard.start + len(shard) for shard in shards]
         self.geometry: Geometry = shards[0].geometry
         self.width, self.dtype = shards[0].width, shards[0].dtype
-        self.references = references or References(self.width, self.dtype)
+        self.references = References.empty(self.width, self.dtype) if references is None else references
 
     def __len__(self) -> int:
         return self.ends[-1]
@@ -41,7 +41,7 @@ class Pool:
         """A shard's part of a mask over the pool."""
         return None if mask is None else mask[shard.start : shard.start + len(shard)]
 
-    def vectors(self, rows: Sequence[int]) -> Stored:
+    def vectors(self, rows: Sequence[int] | Int) -> Stored:
         """(len(rows), d) stored vectors of these rows, from the parts that hold them."""
         wanted = np.asarray(rows, dtype=np.int64)
         result: Stored = np.empty((len(wanted), self.width), dtype=self.dtype)

@@ -19,10 +19,20 @@ class References:
     different machines agree on them without talking.
     """
 
-    def __init__(self, width: int, dtype: np.dtype[np.floating]) -> None:
-        self._vectors: Stored = np.zeros((8, width), dtype=dtype)
-        self._rows = [-1]  # row of each slot, -1 = free; slot 0 is NOBODY
-        self._slots: dict[int, int] = {}
+    def __init__(self, vectors: Stored, rows: Sequence[int] = (-1,)) -> None:
+        """Slots that hold these rows (-1: free; slot 0 always) and vectors (slots, d)."""
+        self._vectors = vectors
+        self._rows = [int(row) for row in rows]
+        self._slots = {row: slot for slot, row in enumerate(self._rows) if row >= 0}
+
+    @staticmethod
+    def empty(width: int, dtype: np.dtype[np.floating]) -> References:
+        """Nothing is answered."""
+        return References(np.zeros((8, width), dtype=dtype))
+
+    def copy(self) -> References:
+        """The same slots, to go its own way."""
+        return References(self._vectors.copy(), self._rows)
 
     def __contains__(self, row: int) -> bool:
         return row in self._slots

@@ -7,7 +7,6 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
@@ -94,24 +93,3 @@ def in_parallel(work: Callable[[int], None], turns: int, threads: int | None = N
 
 def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
-
-
-def open_matrix(path: str | os.PathLike[str]) -> Stored:
-    """The matrix in a .npy file, mapped and not read: it may be larger than memory."""
-    return _mapped(Path(path), "embeddings")
-
-
-def _mapped(path: Path, what: str) -> Stored:
-    try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except FileNotFoundError:
-        raise InputError(f"There is no file {path}: pass the {what} as a .npy file.") from None
-    except (ValueError, OSError, EOFError) as error:
-        raise InputError(f"{path} cannot be read as a .npy file ({_first_line(error)}): write it again.") from None
-    if not isinstance(array, np.ndarray):
-        raise InputError(f"{path} is an archive, not one array: pass the {what} as a .npy file.")
-    return array
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).split("\n", 1)[0].rstrip(".")

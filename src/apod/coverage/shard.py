@@ -34,6 +34,15 @@ class State:
         return State(self.bounds.copy(), self.slots.copy())
 
 
+@dataclass(frozen=True)
+class Known:
+    """What an earlier life of a part left behind."""
+
+    references: References
+    terms: Float32  # (n,)
+    state: State
+
+
 class Shard:
     """Rows start, start + 1, ... of a pool; all row numbers in and out are the pool's.
 
@@ -41,11 +50,12 @@ class Shard:
     nothing else, whether the part lies in the same process or on another machine.
     """
 
-    def __init__(self, rows: Rows, shift: Float64, start: int = 0, terms: Float32 | None = None) -> None:
+    def __init__(self, rows: Rows, shift: Float64, start: int = 0, known: Known | None = None) -> None:
+        """Reads every row once, unless what that would tell is already known."""
         self.start = start
-        self._kernel = Kernel(rows, shift, start, terms)
-        self._references = References(rows.width, rows.dtype)
-        self._state = State.blank(len(rows))
+        self._kernel = Kernel(rows, shift, start, known.terms if known else None)
+        self._references = known.references if known else References.empty(rows.width, rows.dtype)
+        self._state = known.state if known else State.blank(len(rows))
         self._trial: State | None = None
 
     def __len__(self) -> int:
@@ -78,6 +88,10 @@ class Shard:
     def slots(self) -> Slots:
         """(n,) slot of every row's nearest answer."""
         return self._state.slots
+
+    def export(self) -> tuple[Float32, Float32, Slots]:
+        """(n,) terms, bounds and slots, to be kept."""
+        return self._kernel.terms, self._state.bounds, self._state.slots
 
     def distances(self) -> Float64:
         """(n,) float64 distance of every row to the answer in its slot, inf where there is none. One pass."""
