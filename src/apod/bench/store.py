@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pandas as pd
 
@@ -110,8 +111,8 @@ class ResultStore:
 
     def write(self, name: str, part: Part) -> None:
         """Keep one part: all of its tables, or nothing."""
-        partial, final = self._parts / f"{name}.partial", self._parts / name
-        shutil.rmtree(partial, ignore_errors=True)
+        # a name of its own: workers of a killed bench may still be writing the same part
+        partial, final = self._parts / f"{name}.{uuid4().hex}.partial", self._parts / name
         partial.mkdir(parents=True)
         for table in TABLES:
             pd.DataFrame(getattr(part, table)).to_parquet(partial / f"{table}.parquet", index=False)
