@@ -15,7 +15,7 @@ import standin
 from apod.campaign import Campaign, GroupAnswer
 from apod.campaign.events import canonical
 from apod.campaign.files import state_hash
-from apod.campaign.worker import RESTART_SECONDS, engine_name
+from apod.campaign.worker import engine_name
 from apod.errors import InputError
 from apod.testing.contract import GROUPS, Workshop, answer_all, group_of
 
@@ -98,7 +98,10 @@ def test_a_lost_model_file_of_a_dead_process_is_swept(on_sqlite: Workshop) -> No
     assert not (folder / ("0" * 64 + ".safetensors")).exists()
 
 
-def test_a_process_of_its_own_refits_niced_on_one_thread_and_is_replaced_when_it_dies(on_sqlite: Workshop) -> None:
+def test_a_process_of_its_own_refits_niced_on_one_thread_and_is_replaced_when_it_dies(
+    on_sqlite: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("apod.campaign.worker.RESTART_SECONDS", 0.0)
     on_sqlite.create(budget=40)
     campaign = on_sqlite.open(refit="process")
     for _ in range(6):
@@ -111,7 +114,7 @@ def test_a_process_of_its_own_refits_niced_on_one_thread_and_is_replaced_when_it
     assert first.environ()["OMP_NUM_THREADS"] == "1"
     assert str(on_sqlite.place.url) not in " ".join(first.cmdline())
     os.kill(first.pid, signal.SIGKILL)
-    time.sleep(RESTART_SECONDS)
+    wait_until(lambda: first.status() == psutil.STATUS_ZOMBIE)
     for _ in range(6):
         question = campaign.ask()
         campaign.tell(question, group_of(question.row))  # type: ignore[arg-type, union-attr]

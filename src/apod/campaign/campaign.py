@@ -155,12 +155,12 @@ class Campaign(Session):
     def turn(self, annotator: str = DEFAULT_ANNOTATOR) -> Turn:
         """The annotator's question, or why there is none."""
         annotator = clean_name("annotator's name", annotator)
-        self._start()
         if self._mode == "demand":
             self.refitter.refit()
         for _ in range(20):  # others may take what was proposed, again and again
             found = self.journal.submit(partial(asking.ask, annotator=annotator))
             if isinstance(found, asking.Leased):
+                self._wake()
                 return Turn(self._question(found), "question")
             if isinstance(found, asking.Nothing):
                 return Turn(None, found.why, found.retry_after)

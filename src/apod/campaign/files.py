@@ -25,6 +25,7 @@ class Files:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._checked: set[str] = set()
+        self._mapped: dict[str, npt.NDArray[Any]] = {}
 
     def put_array(self, array: npt.NDArray[Any]) -> str:
         """Store an array; return its hash."""
@@ -41,8 +42,9 @@ class Files:
 
     def array(self, name: str) -> npt.NDArray[Any]:
         """An array by its hash, mapped into memory: only what is used is read."""
-        path = self.check(name, ".npy")
-        return cast("npt.NDArray[Any]", np.load(path, mmap_mode="r", allow_pickle=False))
+        if name not in self._mapped:
+            self._mapped[name] = np.load(self.check(name, ".npy"), mmap_mode="r", allow_pickle=False)
+        return self._mapped[name]
 
     def arrays(self, name: str) -> dict[str, npt.NDArray[Any]]:
         """The arrays of one file by its hash."""
@@ -70,6 +72,7 @@ class Files:
     def forget(self, name: str, suffix: str) -> None:
         """Delete a file, if it is there."""
         self._checked.discard(name)
+        self._mapped.pop(name, None)
         with suppress(FileNotFoundError):
             self.path(name, suffix).unlink()
 

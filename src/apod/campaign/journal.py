@@ -100,15 +100,15 @@ class Desk:
     def flush(self) -> None:
         """Send what was appended to the database."""
         if self.written:
-            self.connection.execute(insert(schema.events), [_event_row(self.campaign, *item) for item in self.written])
-        for table in (schema.answers, schema.reasons):
+            self.connection.execute(_ADD_EVENT, [_event_row(self.campaign, *item) for item in self.written])
+        for table, statement in _ADD_SEALED:
             rows = [
                 {"campaign": self.campaign, "seq": seq, "salt": seal.salt, "value": seal.text}
                 for seq, (into, seal) in self.sealed.items()
                 if into is table
             ]
             if rows:
-                self.connection.execute(insert(table), rows)
+                self.connection.execute(statement, rows)
         if self.written or self.queue != self._queue_before:
             self.connection.execute(
                 _MOVE_HEAD,
@@ -118,7 +118,10 @@ class Desk:
 
 @dataclass(eq=False)
 class _Slot(Generic[T]):
+    """A command in line. Its thread sleeps on `called` until it is served, or called to serve."""
+
     command: Callable[[Desk], T]
+    called: threading.Lock = field(default_factory=threading.Lock)
     done: bool = False
     value: T | None = None
     error: BaseException | None = None
@@ -136,18 +139,59 @@ class Journal:
     store: Store
     campaign: int
     _state: State = field(default_factory=State)
-    _turn: threading.Lock = field(default_factory=threading.Lock)
+    _turn: threading.Lock = field(default_factory=threading.Lock)  # whoever touches the state
+    _line: threading.Lock = field(default_factory=threading.Lock)  # whoever touches the line
+    _serving: bool = False
     _waiting: deque[_Slot[Any]] = field(default_factory=deque)
     _queued: tuple[int, Sequence[Queued]] = (-1, ())
+
+    def __post_init__(self) -> None:
+        look = _head_query(self.store.clock)
+        self._heads = {False: look, True: look.with_for_update()}
 
     def submit(self, command: Callable[[Desk], T]) -> T:
         """Run a command; return when what it appended is durable."""
         slot = _Slot(command)
-        self._waiting.append(slot)
-        with self._turn:  # whoever comes first serves all that wait
-            while not slot.done:
-                self._serve()
+        slot.called.acquire()
+        with self._line:
+            self._waiting.append(slot)
+            first, self._serving = not self._serving, True
+        if not first:
+            try:
+                slot.called.acquire()
+            except BaseException:  # Ctrl-C: others must not wait for somebody who has left
+                self._leave(slot)
+                raise
+        if not slot.done:  # first in line: serve all that wait, then call the next
+            self._serve_all()
         return slot.result()
+
+    def _serve_all(self) -> None:
+        batch: list[_Slot[Any]] = []
+        try:
+            with self._turn:
+                with self._line:
+                    batch = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
+                self._serve(batch)
+        finally:
+            self._call_next()
+            for slot in batch:
+                slot.done = True
+                slot.called.release()
+
+    def _call_next(self) -> None:
+        with self._line:
+            following = self._waiting[0] if self._waiting else None
+            self._serving = following is not None
+        if following is not None:
+            following.called.release()
+
+    def _leave(self, slot: _Slot[Any]) -> None:
+        with self._line:
+            if slot in self._waiting:
+                self._waiting.remove(slot)
+        if slot.called.acquire(blocking=False) and not slot.done:
+            self._call_next()
 
     def view(self, look: Callable[[Connection, State, int], T]) -> T:
         """What a function sees in the latest state (and the database's time); it must not change it."""
@@ -160,8 +204,7 @@ class Journal:
                 raise
             return look(connection, self._state, head.now + self.store.skew())
 
-    def _serve(self) -> None:
-        batch = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
+    def _serve(self, batch: list[_Slot[Any]]) -> None:
         try:
             with self.store.writing() as connection:
                 desk = self.desk(connection)
@@ -174,9 +217,6 @@ class Journal:
                 slot.value, slot.error = None, _copy(error)
             if not isinstance(error, ApodError):
                 raise
-        finally:
-            for slot in batch:
-                slot.done = True
 
     def _run(self, desk: Desk, slot: _Slot[Any]) -> None:
         before = len(desk.written)
@@ -203,8 +243,7 @@ class Journal:
             desk.append("clock", {"behind_ms": last - desk.at})
 
     def _head(self, connection: Connection, lock: bool) -> Any:
-        query = _head_query(self.store.clock).where(schema.campaigns.c.id == self.campaign)
-        head = connection.execute(query.with_for_update() if lock else query).first()
+        head = connection.execute(self._heads[lock], {"c": self.campaign}).first()
         if head is None:
             raise NotFound(f"The campaign is no longer in {self.store.label}: restore a backup.")
         return head
@@ -275,9 +314,13 @@ def _event_row(campaign: int, event: Event, text: str) -> dict[str, Any]:
 
 def _head_query(clock: ColumnClause[Any]) -> Select[Any]:
     table = schema.campaigns
-    return select(table.c.last_seq, table.c.last_hash, table.c.queue, clock.label("now"))
+    found = select(table.c.last_seq, table.c.last_hash, table.c.queue, clock.label("now"))
+    return found.where(table.c.id == bindparam("c"))
 
 
+# built once: building a statement costs more than running it
+_ADD_EVENT = insert(schema.events)
+_ADD_SEALED = tuple((table, insert(table)) for table in (schema.answers, schema.reasons))
 _MOVE_HEAD = (
     update(schema.campaigns)
     .where(schema.campaigns.c.id == bindparam("c"))

@@ -32,6 +32,7 @@ from apod.campaign.state import State
 
 log = logging.getLogger(__name__)
 RETRY_SECONDS = 60.0
+MOST_AHEAD = 2000  # proposals made at once, whatever the pace
 _KEPT = 2  # models whose files stay: the latest, and the one another process may just be reading
 
 
@@ -45,9 +46,17 @@ class Snapshot:
     file: str | None
     meta: dict[str, Any]
     fitted: frozenset[tuple[int, int]]  # inputs of that model
-    queue: int
-    waiting: int  # proposals not asked about yet
-    wanted: int  # proposals to keep ready
+    stock: Stock
+
+
+@dataclass(frozen=True)
+class Stock:
+    """How many proposals wait, and how many should."""
+
+    queue: int  # generation
+    waiting: int  # not asked about yet
+    wanted: int
+    asked: int  # rows asked about so far
 
 
 class Refitter:
@@ -59,18 +68,28 @@ class Refitter:
         models: Files,
         engine: Callable[[], Engine],
         lead_seconds: float = LEAD_SECONDS,
+        ahead: int | None = None,
     ) -> None:
         self._journal, self._models, self._engine = journal, models, engine
+        self.ahead = ahead  # proposals to keep ready, where not as many as the campaign's settings say
         self._lead = Leadership(journal.store, journal.campaign, lead_seconds)
         self._loaded: tuple[str, Model] | None = None
         self._tried: tuple[object, float] = (None, 0.0)  # answers that gave no model, and when
+        self._settled: object = None  # what was looked through and needed no refit
+        self._asked_before = 0  # rows asked about when proposals were last made
         self._damaged: str | None = None  # a model whose file cannot be read: to be fitted again
         self._one_at_a_time = threading.Lock()
 
     def refit(self) -> bool:
         """Fit the answers that no model knows yet and publish; False where there is nothing to do or another leads."""
         with self._one_at_a_time:
-            if not self._due(self.snapshot()):
+            looked = self._journal.view(lambda connection, state, at: (state.changed, state.model, self._damaged))
+            if looked == self._settled:
+                return False
+            found = self.snapshot()
+            if not self._due(found):
+                if self._up_to_date(found):
+                    self._settled = looked
                 return False
             with self._lead.held() as fence:
                 if fence is None:
@@ -80,12 +99,14 @@ class Refitter:
                     return False
                 return self._refit(found, fence)
 
+    def _up_to_date(self, found: Snapshot) -> bool:
+        inputs = frozenset(found.collected.inputs())
+        return not inputs or (inputs == found.fitted and found.model != self._damaged)
+
     def _due(self, found: Snapshot) -> bool:
-        inputs = found.collected.inputs()
-        if not inputs or (frozenset(inputs) == found.fitted and found.model != self._damaged):
-            return False
         tried, when = self._tried
-        return tried != inputs or time.monotonic() - when > RETRY_SECONDS
+        waited = tried != found.collected.inputs() or time.monotonic() - when > RETRY_SECONDS
+        return waited and not self._up_to_date(found)
 
     def _refit(self, found: Snapshot, fence: int) -> bool:
         answers, inputs = found.collected.weigh(), found.collected.inputs()
@@ -98,7 +119,8 @@ class Refitter:
                 self._tried = inputs, time.monotonic()
                 return False
             latest = self.snapshot()
-            proposals = self._engine().propose(model, answers, latest.unavailable, latest.wanted)
+            proposals = self._engine().propose(model, answers, latest.unavailable, latest.stock.wanted)
+            self._asked_before = latest.stock.asked
         except FileDamaged:
             if found.model is None or found.model == self._damaged:
                 raise  # not the model: the materials
@@ -148,26 +170,28 @@ class Refitter:
 
         With `queue`: unless somebody has published others than that generation meanwhile.
         """
-        found = self.snapshot()
-        if queue is not None and found.queue != queue and found.waiting:
-            return found.waiting
+        stock = self._journal.view(self._count)
+        if queue is not None and stock.queue != queue and stock.waiting:
+            return stock.waiting
         found, model = self._latest()
+        stock = found.stock
         try:
-            proposals = self._engine().propose(model, found.collected.weigh(), found.unavailable, found.wanted)
+            proposals = self._engine().propose(model, found.collected.weigh(), found.unavailable, stock.wanted)
         except CampaignError:
             raise
         except Exception as error:
             raise CampaignError(f"The next question could not be chosen ({type(error).__name__}).") from error
         if proposals:
             self._journal.submit(
-                lambda desk: desk.publish(proposals, found.model) if desk.queue == found.queue else None
+                lambda desk: desk.publish(proposals, found.model) if desk.queue == stock.queue else None
             )
+            self._asked_before = stock.asked
         return len(proposals)
 
     def top_up(self) -> bool:
         """Make proposals before the last one is taken; whether it was necessary."""
-        found = self.snapshot()
-        return 0 < found.waiting <= found.wanted // 2 and self.supply(found.queue) > found.waiting
+        stock = self._journal.view(self._count)
+        return 0 < stock.waiting <= stock.wanted // 2 and self.supply(stock.queue) > stock.waiting
 
     def _latest(self) -> tuple[Snapshot, Model | None]:
         """The latest finished model; fitted again where its file is damaged."""
@@ -200,8 +224,6 @@ class Refitter:
         campaign = self._journal.campaign
         query = select(schema.models).where(schema.models.c.campaign == campaign, schema.models.c.model == state.model)
         row = connection.execute(query).first() if state.model is not None else None
-        queue = connection.execute(select(schema.campaigns.c.queue).where(schema.campaigns.c.id == campaign)).scalar()
-        waiting = self._journal.queued(connection, int(queue or 0))
         return Snapshot(
             collected=collect(state, read_answers(connection, campaign)),
             unavailable=frozenset(state.rows) | frozenset(state.gold),
@@ -209,41 +231,62 @@ class Refitter:
             file=row.file if row is not None else None,
             meta=json.loads(row.meta) if row is not None else {},
             fitted=frozenset((a, b) for a, b in json.loads(row.inputs)) if row is not None else frozenset(),
-            queue=int(queue or 0),
-            waiting=sum(item.proposal.row not in state.rows for item in waiting),
-            wanted=int(state.settings["lookahead"]) + len(state.outstanding),
+            stock=self._count(connection, state, at),
         )
+
+    def _count(self, connection: Connection, state: State, at: int) -> Stock:
+        """Twice as many as were asked about since proposals were last made are enough until the next time."""
+        campaign = self._journal.campaign
+        query = select(schema.campaigns.c.queue).where(schema.campaigns.c.id == campaign)
+        queue = int(connection.execute(query).scalar_one())
+        waiting = sum(item.proposal.row not in state.rows for item in self._journal.queued(connection, queue))
+        asked = len(state.rows)
+        pace = 2 * (asked - self._asked_before) if self._asked_before else 0
+        usual = int(state.settings["lookahead"])
+        ahead = max(usual if self.ahead is None else min(self.ahead, usual), pace) + len(state.outstanding)
+        return Stock(queue, waiting, max(1, min(ahead, MOST_AHEAD, state.budget - state.spent)), asked)
 
 
 class Background:
-    """A thread that refits whenever there is something new; niced where the system allows it for a thread."""
+    """Two threads: one refits whenever there is something new, one keeps proposals ready from the latest model.
+
+    Niced where the system allows it for a thread.
+    """
 
     def __init__(self, refitter: Refitter, poll_seconds: float = 1.0) -> None:
-        self._refitter, self._poll = refitter, poll_seconds
-        self._wake, self._stop = threading.Event(), threading.Event()
-        self._thread = threading.Thread(target=self.run, name="apod-refit", daemon=True)
+        self._poll, self._stop = poll_seconds, threading.Event()
+        self._wakes = [threading.Event(), threading.Event()]
+        self._threads = [
+            threading.Thread(target=self._loop, args=(step, wake), name=name, daemon=True)
+            for step, wake, name in (
+                (refitter.refit, self._wakes[0], "apod-refit"),
+                (refitter.top_up, self._wakes[1], "apod-propose"),
+            )
+        ]
 
     def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
+        """Start both threads."""
+        for thread in self._threads:
+            thread.start()
 
     def wake(self) -> None:
         """There is something new."""
-        self._wake.set()
+        for event in self._wakes:
+            event.set()
 
     def stop(self) -> None:
-        """Let the refit under way finish, start no other, and wait for it."""
+        """Let what is under way finish, start nothing more, and wait for it."""
         self._stop.set()
-        self._wake.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        self.wake()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join()
 
-    def run(self) -> None:
-        """Refit until stopped; also the main loop of a worker process."""
+    def _loop(self, step: Callable[[], bool], wake: threading.Event) -> None:
         be_nice()
         while not self._stop.is_set():
             try:
-                busy = self._refitter.refit() or self._refitter.top_up()
+                busy = step()
             except StoreError as error:  # the database is away: answers cannot come in either
                 log.warning("refit waits: %s", error)
                 busy = False
@@ -251,8 +294,8 @@ class Background:
                 log.warning("refit failed with %s; it is tried again", type(error).__name__)
                 busy = False
             if not busy:
-                self._wake.wait(self._poll)
-                self._wake.clear()
+                wake.wait(self._poll)
+                wake.clear()
 
 
 def be_nice(by: int = 10) -> None:

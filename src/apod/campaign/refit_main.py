@@ -9,12 +9,11 @@ import importlib
 import json
 import os
 import sys
-import threading
 from typing import IO
 
 from apod.campaign.campaign import Campaign
 from apod.campaign.engine import EngineFactory
-from apod.campaign.refit import Background
+from apod.campaign.refit import Background, be_nice
 
 
 def find_engine(name: str) -> EngineFactory:
@@ -31,15 +30,14 @@ def main(stdin: IO[str]) -> None:
     campaign = Campaign.open(
         job["url"], job["name"], files=job["files"], engine=find_engine(job["engine"]), refit="demand"
     )
+    campaign.refitter.ahead = None
     background = Background(campaign.refitter)
 
-    def follow() -> None:
-        while stdin.readline():
-            background.wake()
-        os._exit(0)  # the parent is gone; nothing here is worth finishing
-
-    threading.Thread(target=follow, daemon=True).start()
-    background.run()
+    be_nice()
+    background.start()
+    while stdin.readline():
+        background.wake()
+    os._exit(0)  # the parent is gone; nothing here is worth finishing
 
 
 if __name__ == "__main__":

@@ -35,6 +35,8 @@ from apod.campaign.store import Store
 from apod.campaign.worker import WorkerProcess, engine_name
 from apod.errors import InputError
 
+ON_DEMAND = 4  # proposals made where every question may wait for a refit of its own
+
 Refits = Literal["thread", "process", "demand"]
 
 
@@ -80,7 +82,9 @@ class Session:
         self._building, self._starting = threading.Lock(), threading.Lock()
         manifest = self.materials.manifest["display"]
         self._display = Display(self.files, manifest) if manifest is not None else None
-        self.refitter = Refitter(self.journal, self._models, self.engine, lead_seconds)
+        # a journal of its own: looking through all answers must not hold up those who ask and tell
+        ahead = ON_DEMAND if refit == "demand" else None
+        self.refitter = Refitter(Journal(store, row.id), self._models, self.engine, lead_seconds, ahead)
         self._background: Background | WorkerProcess | None = None
 
     def __enter__(self) -> Self:

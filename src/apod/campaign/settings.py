@@ -30,7 +30,7 @@ class CampaignSettings:
     unanswered_costs: bool = True  # whether "cannot tell" and "declined" are paid from the budget
     kind: Kind = "perceived"
     gold_every: int = 10  # one question in so many is a gold one, while there are any
-    lookahead: int = 16  # proposals kept ready
+    lookahead: int = 128  # proposals kept ready, best first; the rest serve only while a refit takes long
     seed: int = 0
     guidelines: str | None = None
     legal_basis: str | None = None

@@ -82,6 +82,7 @@ class State:
     finished: bool = False
     spent: int = 0
     clock_moves: int = 0
+    changed: int = 0  # the last event that changed what the answers say
     model: str | None = None
     model_answers: int = 0
     questions: dict[int, Asked] = field(default_factory=dict)
@@ -140,6 +141,8 @@ class State:
         self.last_at = event.at
         self.seq, self.hash = event.seq, event.hash
         _APPLY[event.kind](self, event, event.body)
+        if event.kind in _CHANGES:
+            self.changed = event.seq
         key = event.body.get("key")
         if key is not None:
             self.keys[key] = event.seq
@@ -286,6 +289,8 @@ def _settle(state: State, asked: Asked) -> None:
     else:
         state.incomplete[asked.number] = None
 
+
+_CHANGES = {"answered", "corrected", "undone", "erased", "gold"}
 
 _APPLY = {
     "created": _created,

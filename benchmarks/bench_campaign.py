@@ -1,0 +1,239 @@
+"""Campaigns against the disk and the clock.
+
+    python benchmarks/bench_campaign.py            # both tables and the goals; status 1 where one is missed
+
+Answers: fifty annotators in one process ask and tell on a SQLite file; every answer costs two durable transactions,
+the question's and its own. Beside it, in turn, on the same disk: bare durable commits, one small row each, by one
+connection with nothing to wait for. Goal: at least half as many acknowledged answers as bare commits.
+
+Asking: a pool of a million rows, a model there, a niced process with one thread refitting without pause. `ask()` is
+timed from call to question, for new questions only. Goal: 99 of 100 below 50 ms. And opening the campaign, which must
+not depend on the size of the pool.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sqlite3
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+
+from apod.campaign import Campaign, GroupAnswer, Materials, ModelState, Proposal
+
+PEOPLE, GOAL_SHARE, GOAL_MS = 50, 0.5, 50.0
+GROUPS = ("a", "b")
+
+
+class Listed:
+    """Proposes rows in order and takes its time over a fit: leaves the disk to the answers."""
+
+    def __init__(self, materials: Materials) -> None:
+        self.rows = len(materials)
+
+    def fit(self, answers: Sequence[GroupAnswer], start: object) -> Weights:
+        time.sleep(1.0)
+        return Weights(np.zeros(1))
+
+    def load(self, state: ModelState) -> Weights:
+        return Weights(np.zeros(1))
+
+    def propose(
+        self, model: object, answers: Sequence[GroupAnswer], unavailable: AbstractSet[int], k: int
+    ) -> list[Proposal]:
+        free = (row for row in range(self.rows) if row not in unavailable)
+        return [Proposal(row, {"rule": "listed", "distance": 1.0}) for row, _ in zip(free, range(k), strict=False)]
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    values: np.ndarray
+
+    def state(self) -> ModelState:
+        return ModelState({"values": self.values})
+
+
+class Busy:
+    """A linear model over the whole pool, a dozen passes a fit; proposals by max-min distance, one pass each."""
+
+    def __init__(self, materials: Materials) -> None:
+        self.features = np.asarray(materials.features())
+        self.labels = materials.labels().astype(np.float32)
+        self.norms = np.einsum("ij,ij->i", self.features, self.features)
+
+    def fit(self, answers: Sequence[GroupAnswer], start: Weights | None) -> Weights | None:
+        if len({answer.group for answer in answers}) < 2:
+            return None
+        weights = start.values.copy() if start is not None else np.zeros(self.features.shape[1], np.float32)
+        for _ in range(12):
+            wrong = 1 / (1 + np.exp(-(self.features @ weights))) - self.labels
+            weights -= 0.5 * (self.features.T @ wrong) / len(self.labels)
+        return Weights(weights)
+
+    def load(self, state: ModelState) -> Weights:
+        return Weights(np.asarray(state.arrays["values"]))
+
+    def propose(
+        self, model: Weights | None, answers: Sequence[GroupAnswer], unavailable: AbstractSet[int], k: int
+    ) -> list[Proposal]:
+        taken = sorted(unavailable)
+        if model is None:
+            free = [row for row in range(len(taken) + k) if row not in unavailable]
+            return [Proposal(row, {"rule": "first"}) for row in free[:k]]
+        nearest = np.full(len(self.features), np.inf, np.float32)
+        chosen: list[Proposal] = []
+        for centre in taken[-4:]:
+            np.minimum(nearest, self._distance(centre), out=nearest)
+        nearest[taken] = -1
+        for _ in range(k):
+            row = int(nearest.argmax())
+            chosen.append(Proposal(row, {"rule": "far", "distance": float(nearest[row])}))
+            np.minimum(nearest, self._distance(row), out=nearest)
+            nearest[row] = -1
+        return chosen
+
+    def _distance(self, row: int) -> np.ndarray:
+        return self.norms + self.norms[row] - 2 * (self.features @ self.features[row])
+
+
+def listed(materials: Materials) -> Listed:
+    return Listed(materials)
+
+
+def busy(materials: Materials) -> Busy:
+    return Busy(materials)
+
+
+def bare_commits(folder: Path, count: int) -> float:
+    """Durable commits a second, one row of a hundred bytes each."""
+    with tempfile.TemporaryDirectory(dir=folder) as inside:
+        connection = sqlite3.connect(f"{inside}/bare.db", isolation_level=None)
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=FULL")
+        connection.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, value TEXT)")
+        started = time.perf_counter()
+        for _ in range(count):
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("INSERT INTO t (value) VALUES (?)", ("x" * 100,))
+            connection.execute("COMMIT")
+        spent = time.perf_counter() - started
+        connection.close()
+    return count / spent
+
+
+def acknowledged_answers(folder: Path, count: int) -> float:
+    """Answers a second by fifty annotators at once, questions included."""
+    with tempfile.TemporaryDirectory(dir=folder) as inside:
+        features, labels = np.zeros((2 * count, 2)), np.arange(2 * count) % 2
+        options = {"groups": GROUPS, "budget": count, "lookahead": 2 * count, "engine": listed, "refit": "thread"}
+        with Campaign.create(f"{inside}/c.db", features, labels, **options) as campaign:
+            first = campaign.ask("warm-up")
+            campaign.tell(first, GROUPS[0])
+            errors: list[BaseException] = []
+            people = [threading.Thread(target=annotate, args=(campaign, f"p{i}", errors)) for i in range(PEOPLE)]
+            started = time.perf_counter()
+            for person in people:
+                person.start()
+            for person in people:
+                person.join()
+            spent = time.perf_counter() - started
+            if errors:
+                raise errors[0]
+            status = campaign.status()
+            assert (status.answered, status.pending) == (count, 0)
+    return (count - 1) / spent
+
+
+def annotate(campaign: Campaign, name: str, errors: list[BaseException]) -> None:
+    try:
+        while True:
+            turn = campaign.turn(name)
+            if turn.question is not None:
+                campaign.tell(turn.question, GROUPS[turn.question.row % 2])
+            elif turn.why != "wait":
+                return
+    except BaseException as error:  # noqa: BLE001 shown by the caller
+        errors.append(error)
+
+
+def bench_answers(folder: Path, rounds: int, count: int) -> bool:
+    pairs = []
+    for _ in range(rounds):
+        pairs.append((bare_commits(folder, count), acknowledged_answers(folder, count)))
+        print(f"  bare commits {pairs[-1][0]:7.0f}/s   acknowledged answers {pairs[-1][1]:7.0f}/s")
+    share = median(answers / bare for bare, answers in pairs)
+    good = share >= GOAL_SHARE
+    print(f"answers per bare durable commit: {share:.2f} (goal {GOAL_SHARE}) {'met' if good else 'MISSED'}")
+    return good
+
+
+def bench_asking(folder: Path, rows: int, asks: int) -> bool:
+    with tempfile.TemporaryDirectory(dir=folder) as inside:
+        rng = np.random.default_rng(0)
+        features = rng.normal(size=(rows, 32)).astype(np.float32)
+        labels = (features[:, 0] > 0).astype(int)
+        options = {"groups": GROUPS, "budget": 4 * asks, "engine": busy}
+        Campaign.create(f"{inside}/big.db", features, labels, **options).close()
+        del features
+        started = time.perf_counter()
+        with Campaign.open(f"{inside}/big.db", engine=busy, refit="process") as campaign:
+            campaign.status()
+            opened = time.perf_counter() - started
+            _answer(campaign, 4)
+            while campaign.status().model_answers == 0:
+                time.sleep(0.2)
+            times, refits = [], _refits(campaign)
+            for _ in range(asks):
+                times.append(_answer(campaign, 1))
+                time.sleep(0.05)
+            refits = _refits(campaign) - refits
+    p50, p99 = np.percentile(times, [50, 99])
+    good = bool(p99 < GOAL_MS)
+    print(f"  {rows} rows: opened in {1000 * opened:.0f} ms; {asks} asks beside {refits} refits in a niced process")
+    print(f"ask(): median {p50:.1f} ms, p99 {p99:.1f} ms (goal {GOAL_MS:.0f}) {'met' if good else 'MISSED'}")
+    return good
+
+
+def _answer(campaign: Campaign, count: int) -> float:
+    spent = 0.0
+    for _ in range(count):
+        started = time.perf_counter()
+        question = campaign.ask("annotator")
+        spent = 1000 * (time.perf_counter() - started)
+        assert question is not None
+        campaign.tell(question, GROUPS[question.row % 2])
+    return spent
+
+
+def _refits(campaign: Campaign) -> int:
+    return sum(entry["what"] == "refitted" for entry in campaign.log())
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()), help="a folder on the disk to test")
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--asks", type=int, default=300)
+    parser.add_argument("--answers", type=int, default=1500)
+    parser.add_argument("--rounds", type=int, default=5)
+    told = parser.parse_args()
+    sys.path.insert(0, str(Path(__file__).parent))  # the worker process imports the engine from here
+    import bench_campaign
+
+    globals().update(busy=bench_campaign.busy, listed=bench_campaign.listed)
+    print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+    good = bench_answers(told.folder, told.rounds, told.answers)
+    return 0 if bench_asking(told.folder, told.rows, told.asks) and good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

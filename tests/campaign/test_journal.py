@@ -1,0 +1,101 @@
+"""The line in front of the log: one commit for all who wait, and nobody is forgotten."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from apod.campaign.journal import Desk, _Slot
+from apod.errors import InputError
+from apod.testing.contract import Workshop
+
+
+def test_commands_that_wait_together_share_one_commit(on_sqlite: Workshop) -> None:
+    campaign = on_sqlite.create()
+    journal, commits = campaign.journal, []
+    writing = campaign.store.writing
+
+    def counted() -> object:
+        commits.append(1)
+        return writing()
+
+    campaign.store.writing = counted  # type: ignore[assignment, method-assign]
+    enter = threading.Event()
+
+    def slow(desk: Desk) -> int:
+        enter.wait(10)
+        return 0
+
+    results: list[int] = []
+    threads = [threading.Thread(target=lambda: results.append(journal.submit(slow)))]
+    threads[0].start()
+    while not commits:
+        time.sleep(0.001)
+    for number in range(1, 31):
+        threads.append(threading.Thread(target=lambda n=number: results.append(journal.submit(lambda desk: n))))
+        threads[-1].start()
+    while len(journal._waiting) < 30:
+        time.sleep(0.001)
+    enter.set()
+    for thread in threads:
+        thread.join()
+    assert sorted(results) == list(range(31))
+    assert len(commits) == 2
+
+
+def test_one_wrong_command_does_not_spoil_those_it_shares_a_commit_with(on_sqlite: Workshop) -> None:
+    campaign = on_sqlite.create()
+    enter, outcomes = threading.Event(), []
+
+    def act(number: int, desk: Desk) -> int:
+        enter.wait(10)
+        if number % 2:
+            raise InputError("no")
+        desk.append("budget", {"budget": 100 + number})
+        return number
+
+    def run(number: int) -> None:
+        try:
+            outcomes.append(campaign.journal.submit(lambda desk: act(number, desk)))
+        except InputError:
+            outcomes.append(-number)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(1, 11)]
+    for thread in threads:
+        thread.start()
+    enter.set()
+    for thread in threads:
+        thread.join()
+    assert sorted(outcomes) == [-9, -7, -5, -3, -1, 2, 4, 6, 8, 10]
+    assert campaign.verify_log().events == 1 + 5
+
+
+def test_whoever_leaves_the_line_does_not_hold_up_the_others(on_sqlite: Workshop) -> None:
+    journal = on_sqlite.create().journal
+    enter, served = threading.Event(), []
+    first = threading.Thread(target=lambda: journal.submit(lambda desk: enter.wait(10)))
+    first.start()
+    while not journal._serving or journal._waiting:
+        time.sleep(0.001)
+    leaver: _Slot[int] = _Slot(lambda desk: served.append("leaver") or 0)
+    leaver.called.acquire()
+    journal._waiting.append(leaver)
+    last = threading.Thread(target=lambda: served.append(journal.submit(lambda desk: "last")))
+    last.start()
+    while len(journal._waiting) < 2:
+        time.sleep(0.001)
+    enter.set()
+    first.join()  # calls the leaver to serve
+    with pytest.raises(KeyboardInterrupt):
+        _interrupted(journal, leaver)
+    last.join(10)
+    assert served == ["last"]
+    assert journal.submit(lambda desk: 7) == 7
+
+
+def _interrupted(journal: object, slot: _Slot[int]) -> None:
+    """What `submit` does when Ctrl-C comes while it waits."""
+    journal._leave(slot)  # type: ignore[attr-defined]
+    raise KeyboardInterrupt
