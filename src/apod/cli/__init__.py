@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib.metadata import version
 
@@ -44,6 +45,8 @@ def build_app() -> typer.Typer:
 
 def main() -> None:
     """Run the command; an error a user can mend is one line on stderr and status 2."""
+    for library in ("OMP", "OPENBLAS", "MKL"):  # before NumPy and torch load: see apod.threads
+        os.environ.setdefault(f"{library}_NUM_THREADS", "1")
     try:
         build_app()()
     except ApodError as error:

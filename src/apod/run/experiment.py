@@ -21,6 +21,7 @@ from apod.rounds import Answered, run_rounds
 from apod.run import record
 from apod.run.checkpoint import Checkpoint, fingerprint
 from apod.settings import PER_STRENGTH, Settings, answers_allowed
+from apod.threads import one_thread
 
 SCHEMA_VERSION = 1
 
@@ -138,6 +139,7 @@ class Recorder:
         self.bounds, self.scores = saved["bounds"], saved["scores"]
 
 
+@one_thread()
 def run_experiment(
     dataset: Dataset,
     settings: Settings,
