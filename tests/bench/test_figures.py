@@ -69,9 +69,9 @@ def sketches(results: Results) -> dict[str, Sketch]:
     adult, meps = results.tasks["adult"], results.tasks["meps"]
     with paper_style():
         drawn = {
-            "rq1": draw_curves(meps, RQ1, "eop"),
+            "rq1": draw_curves(replace(meps, title="CelebA wavy hair"), RQ1, "eop"),  # the longest of all titles
             "rq2": draw_curves(adult, RQ2, "gap"),
-            "rq3": draw_rounds(results, adult),
+            "rq3": draw_rounds(results, replace(adult, title="Loan default")),
             "rq4": draw_ablation(meps),
             "tsne": draw_annotated(results, meps, None),
             "overview": draw_overview([adult, meps], None),
@@ -112,15 +112,14 @@ def test_the_summary_shows_every_figure(drawn: list[Path]) -> None:
     assert page.count("<img") == len(FIGURES)
 
 
-@pytest.mark.parametrize("size", [7, 20])
 def test_the_same_results_give_the_same_bytes_whatever_the_user_has_set(
-    results: Results, drawn: list[Path], tmp_path: Path, size: int
+    results: Results, drawn: list[Path], tmp_path: Path
 ) -> None:
-    with mpl.rc_context({"font.size": size, "svg.fonttype": "none"}):
+    with mpl.rc_context({"font.size": 20, "svg.fonttype": "none"}):
         with paper_style():
             save(draw_curves(results.tasks["meps"], RQ1, "eop").figure, tmp_path / "rq1-meps")
             save(draw_annotated(results, results.tasks["meps"], None).figure, tmp_path / "tsne-meps")
-        assert mpl.rcParams["font.size"] == size
+        assert mpl.rcParams["font.size"] == 20
     for name in ("rq1-meps.svg", "tsne-meps.svg"):
         assert (tmp_path / name).read_bytes() == (drawn[0].parent / name).read_bytes()
 

@@ -38,8 +38,8 @@ ANNOTATION: Mapping[str, str] = MappingProxyType({"none": "none", "partial": "bu
 LOW_BALANCED_ACCURACY = 0.52
 FEW_SELECTED = 0.01
 COLLAPSE = (
-    f"balanced accuracy below {LOW_BALANCED_ACCURACY:g}, or fewer than {FEW_SELECTED:.0%} (or more than "
-    f"{1 - FEW_SELECTED:.0%}) of the test part predicted positive"
+    f"balanced accuracy below {LOW_BALANCED_ACCURACY:g}, or fewer than {100 * FEW_SELECTED:g} % (or more than "
+    f"{100 * (1 - FEW_SELECTED):g} %) of the test part predicted positive"
 )
 """What counts as collapsed: a classifier that gives (nearly) everybody the same answer is fair and of no use."""
 

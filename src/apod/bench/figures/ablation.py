@@ -49,6 +49,8 @@ def draw_ablation(task: TaskResults) -> Sketch:
         if column in FAIR:
             axes.axhline(FAIR[column], color=GREY, linewidth=0.7, linestyle=":", zorder=1)
         axes.set_ylabel(PANEL_TITLES[column])
+        if column == "gap":
+            axes.set_ylim(bottom=0)
         axes.locator_params(axis="y", nbins=4)
         axes.grid(visible=False, axis="x")
     panels[-1].set_ylim(0.48, None)

@@ -65,6 +65,8 @@ def draw_rounds(results: Results, task: TaskResults) -> Sketch:
         if column in FAIR:
             axes.axhline(FAIR[column], color=GREY, linewidth=0.7, linestyle=":", zorder=1)
         axes.set_ylabel(PANEL_TITLES[column])
+        if column == "gap":
+            axes.set_ylim(bottom=0)  # a band of one deviation may reach below, a gap cannot
         axes.locator_params(axis="y", nbins=4)
     panels[0].set_title(f"{task.title}, strength {strength:g}, {seeds_shown(task, 'bands')}")
     panels[-1].set_xlabel("answers")

@@ -181,7 +181,7 @@ def legend_below(figure: Figure, columns: int, entries: Sequence[Artist], key: s
 def seeds_shown(task: TaskResults, what: str) -> str:
     """For a title: how many seeds, and what the bars or bands are."""
     n = len(task.seeds)
-    return f"{n} seeds ({what}: ± 1 sd)" if n > 1 else "1 seed"
+    return f"{n} seeds, {what} ± 1 sd" if n > 1 else "1 seed"
 
 
 def tidy(axes: Axes, x: str, y: str) -> None:
