@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 from apod.errors import BudgetError, InputError, UnknownName
 from apod.mitigation import Plan
@@ -16,6 +16,8 @@ from apod.selection import SELECTORS
 
 STRENGTHS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.8, 1.2, 2.0)
 """The grid of penalty strengths: the paper's range (0, 2]."""
+
+BodyKind = Literal["contrastive", "cross_entropy", "precomputed"]
 
 SHARED, PER_STRENGTH = "shared", "per strength"
 
@@ -31,7 +33,7 @@ class Settings:
     trajectories: str = SHARED  # one annotated set for all strengths, or one per strength
     ask_strength: float = 0.5  # whose head asks, where all strengths share one annotated set
     questions_per_round: int = 1
-    body: str = "contrastive"
+    body: BodyKind = "contrastive"
     body_epochs: int = 50
     epochs: int = 10
     batch_size: int = 256

@@ -1,8 +1,8 @@
 """The package's own engine for campaigns: the very rounds of Algorithm 1, behind the `Engine` protocol.
 
-A campaign's pool is cut once, by its seed, into rows that train and are asked about and rows that validate; the body is
-pre-trained on the first and all rows are embedded once and kept with the campaign. A canonical fit replays the rounds
-answer by answer, as `apod run` would; a warm one adds a single round for all answers that came in meanwhile.
+The body is pre-trained on the whole pool, whose rows are embedded once and kept with the campaign. A canonical fit
+replays the rounds answer by answer, as `apod run` would; a warm one adds a single round for all answers that came in
+meanwhile. Choosing among heads is left to the classifier, which keeps a validation part of its own.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import torch
 from apod.answers import Answers
 from apod.campaign.engine import GroupAnswer, ModelState, Proposal
 from apod.campaign.materials import Materials
-from apod.data.dataset import IntArray, split_rows
+from apod.data.dataset import IntArray
 from apod.data.encode import TableEncoder
 from apod.errors import CheckpointError
 from apod.mitigation import Mitigation
@@ -30,9 +30,6 @@ from apod.randomness import generator
 from apod.rounds import FIRST_ANSWERS, first_answers_allowed
 from apod.selection import Choice, first_rows
 from apod.settings import PRESETS, SHARED, Settings
-
-VALIDATION_SHARE = 0.25
-"""Rows kept from training to choose heads on; nobody is asked about them."""
 
 HIDDEN = (32,)
 WIDTH = 64
@@ -59,35 +56,28 @@ class MitigationEngine:
         self.settings = settings_of(materials.settings.engine)
         seed, name = materials.settings.seed, materials.settings.name
         labels = materials.labels()
-        parts = split_rows(name, len(labels), (1 - VALIDATION_SHARE, VALIDATION_SHARE, 0.0), seed)
-        # what rounding leaves over is asked about too
-        self.rows: IntArray = np.sort(np.concatenate([parts.train, parts.test]))
-        self._place = {int(row): place for place, row in enumerate(self.rows)}
-        embeddings = self._embed(materials, labels, seed, name)
-        torch_labels = torch.from_numpy(labels)
+        embeddings = torch.tensor(self._embed(materials, labels, seed, name))
         self.pool = Pool(
             dataset=name,
             seed=seed,
-            embeddings=torch.from_numpy(embeddings[self.rows]),
-            labels=torch_labels[self.rows],
-            validation=torch.from_numpy(embeddings[parts.validation]),
-            validation_labels=torch_labels[parts.validation],
+            embeddings=embeddings,
+            labels=torch.from_numpy(labels),
+            validation=embeddings[:0],
+            validation_labels=torch.from_numpy(labels[:0]),
             n_groups=len(self._names),
         )
         self._training = self.settings.training(HIDDEN)
-        self._pretrained = materials.remember("head", self._pretrain)["parameters"]
+        self._pretrained = np.array(materials.remember("head", self._pretrain)["parameters"])
 
     def _pretrain(self) -> dict[str, npt.NDArray[Any]]:
         return {"parameters": pretrain_head(self.pool, self._training)}
 
     def _embed(self, materials: Materials, labels: IntArray, seed: int, name: str) -> npt.NDArray[np.float32]:
         def compute() -> dict[str, npt.NDArray[Any]]:
-            features = materials.features()
-            train = features.iloc[self.rows] if hasattr(features, "iloc") else features[self.rows]
-            encoder = TableEncoder().fit(train)
-            encoded = encoder.transform(train)
-            body = table_body(encoded, encoder, labels[self.rows], self.settings, WIDTH, seed, name)
-            return {"embeddings": body.embed(encoder.transform(features))}
+            encoder = TableEncoder().fit(materials.features())
+            encoded = encoder.transform(materials.features())
+            body = table_body(encoded, encoder, labels, self.settings, WIDTH, seed, name)
+            return {"embeddings": body.embed(encoded)}
 
         return materials.remember("embedding", compute)["embeddings"]
 
@@ -119,14 +109,13 @@ class MitigationEngine:
         self, model: CampaignModel | None, answers: Sequence[GroupAnswer], unavailable: AbstractSet[int], k: int
     ) -> list[Proposal]:
         """The selector's choices by the model; without one, random people balanced by label."""
-        closed = {self._place[row] for row in unavailable if row in self._place}
         if model is None:
             rng = generator(self.pool.seed, "first", self.pool.dataset)
-            choices = [c for c in first_rows(self.pool.labels.numpy(), rng) if c.row not in closed]
+            choices = [c for c in first_rows(self.pool.labels.numpy(), rng) if c.row not in unavailable]
             return [self._proposal(choice) for choice in choices[:k]]
         engine = self._restored(model)
         self._tell(engine, self._answers(answers))
-        return [self._proposal(question.choice) for question in engine.ask(k, sorted(closed))]
+        return [self._proposal(question.choice) for question in engine.ask(k, sorted(unavailable))]
 
     def _proposal(self, choice: Choice) -> Proposal:
         reason = dict(choice.reason)
@@ -134,15 +123,13 @@ class MitigationEngine:
             reason["group"] = self._names[int(reason["group"] or 0)]
         if reason.get("label") is not None:
             reason["label"] = self._label_names[int(reason["label"] or 0)]
-        return Proposal(int(self.rows[choice.row]), reason, "training", choice.probability)
+        return Proposal(choice.row, reason, "training", choice.probability)
 
     def _answers(self, answers: Sequence[GroupAnswer]) -> Answers:
-        """S; answers about rows kept for validation do not train."""
-        kept = [answer for answer in answers if answer.row in self._place]
         return Answers(
-            tuple(self._place[answer.row] for answer in kept),
-            tuple(answer.group for answer in kept),
-            tuple(answer.weight for answer in kept),
+            tuple(answer.row for answer in answers),
+            tuple(answer.group for answer in answers),
+            tuple(answer.weight for answer in answers),
         )
 
     def _enough(self, told: Answers) -> bool:
@@ -152,7 +139,7 @@ class MitigationEngine:
         return everybody or (rows >= first_answers_allowed(self._budget) and len(told.seen()) >= 1)
 
     def _fresh(self) -> Mitigation:
-        return Mitigation(self.pool, self.settings.plan(), self._training, np.asarray(self._pretrained))
+        return Mitigation(self.pool, self.settings.plan(), self._training, self._pretrained)
 
     def _restored(self, model: CampaignModel) -> Mitigation:
         engine = self._fresh()

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 from sqlalchemy import select
@@ -27,6 +27,9 @@ from apod.campaign.status import AnnotatorReport, Status, annotators_of, status_
 from apod.campaign.store import Store
 from apod.campaign.upgrade import check_schema
 from apod.errors import BudgetError, InputError
+
+if TYPE_CHECKING:
+    from apod.classifier import APODClassifier
 
 DEFAULT_ANNOTATOR = "annotator-1"
 
@@ -251,6 +254,12 @@ class Campaign(Session):
     def canonical_model(self) -> Model | None:
         """The model of the answers alone: fitted from the pre-trained head, in the order of the questions."""
         return self.engine().fit(self.answers(), None)
+
+    def classifier(self) -> APODClassifier:
+        """The fitted classifier of all training answers; it depends on the answers alone."""
+        from apod.campaign.outcome import fit_classifier
+
+        return fit_classifier(self)
 
     def refit(self) -> bool:
         """Fit what no model knows yet, now; False where there is nothing new or another process is at it."""

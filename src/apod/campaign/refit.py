@@ -20,15 +20,16 @@ from typing import Any
 from sqlalchemy import Connection, delete, insert, select
 
 from apod.campaign import schema
-from apod.campaign.answers import Collected, collect
+from apod.campaign.answers import Collected, Inputs, collect
 from apod.campaign.engine import Engine, Model, ModelState, Proposal
 from apod.campaign.erasing import sweep
-from apod.campaign.errors import CampaignError, FileDamaged, StoreError
+from apod.campaign.errors import CampaignError, StoreError
 from apod.campaign.events import Sealed, canonical
 from apod.campaign.files import Files, state_hash
 from apod.campaign.journal import Desk, Journal, read_answers
 from apod.campaign.lead import LEAD_SECONDS, Leadership
 from apod.campaign.state import State
+from apod.errors import CheckpointError
 
 log = logging.getLogger(__name__)
 RETRY_SECONDS = 60.0
@@ -121,23 +122,27 @@ class Refitter:
             latest = self.snapshot()
             proposals = self._engine().propose(model, answers, latest.unavailable, latest.stock.wanted)
             self._asked_before = latest.stock.asked
-        except FileDamaged:
-            if found.model is None or found.model == self._damaged:
-                raise  # not the model: the materials
-            self._damaged = found.model
-            return self._refit(found, fence)
+        except CheckpointError as error:
+            if found.model is not None and found.model != self._damaged:
+                self._damaged = found.model
+                return self._refit(found, fence)
+            return self._failed(error, inputs)  # not the model: the materials
         except CampaignError:
             raise
         except Exception as error:  # noqa: BLE001 whatever the engine raises must not end the campaign
-            self._tried = inputs, time.monotonic()
-            log.warning("refit failed with %s; questions go on from the last model", type(error).__name__)
-            self._lead.note(type(error).__name__)
-            return False
+            return self._failed(error, inputs)
         published = self._journal.submit(lambda desk: self._publish(desk, found, fence, model, proposals))
         if published is not None:
             self._loaded = published, model
             self._lead.note(None)
         return published is not None
+
+    def _failed(self, error: Exception, inputs: Inputs) -> bool:
+        """Remember not to try the same at once again; only the error's type is told: its text may name a group."""
+        self._tried = inputs, time.monotonic()
+        log.warning("refit failed with %s; questions go on from the last model", type(error).__name__)
+        self._lead.note(type(error).__name__)
+        return False
 
     def _publish(self, desk: Desk, found: Snapshot, fence: int, model: Model, proposals: list[Proposal]) -> str | None:
         if not self._lead.still_holds(desk.connection, fence):
@@ -198,7 +203,7 @@ class Refitter:
         found = self.snapshot()
         try:
             return found, self.load(found)
-        except FileDamaged:
+        except CheckpointError:
             now = self.snapshot()
             if now.model == found.model:  # not just replaced by a newer one
                 self._damaged = found.model

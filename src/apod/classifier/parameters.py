@@ -38,7 +38,7 @@ def checked_settings(parameters: Mapping[str, Any]) -> Settings:
         proxy=parameters["proxy"],
         strengths=_strengths(parameters["strengths"], strength),
         ask_strength=strength or Settings.ask_strength,
-        body=body if encodes(body) else TABLE_BODIES[0],
+        body=body if encodes(body) else "contrastive",
         body_epochs=parameters["body_epochs"],
         epochs=parameters["epochs"],
         batch_size=parameters["batch_size"],

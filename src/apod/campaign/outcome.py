@@ -1,0 +1,49 @@
+"""What a campaign is for: the classifier of its answers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from apod.campaign.adapter import HIDDEN, WIDTH, settings_of
+from apod.classifier import APODClassifier
+from apod.errors import InputError
+
+if TYPE_CHECKING:
+    from apod.campaign.campaign import Campaign
+
+
+def fit_classifier(campaign: Campaign) -> APODClassifier:
+    """Fit the campaign's features and labels with every group answered for training.
+
+    Where annotators disagree about a row, the group with the most weight counts. Labels are those of the campaign.
+    """
+    materials = campaign.materials
+    rules, settings = materials.settings, settings_of(materials.settings.engine)
+    weights = np.zeros((len(materials), len(rules.groups)))
+    for answer in campaign.answers():
+        weights[answer.row, answer.group] += answer.weight
+    told = np.flatnonzero(weights.sum(axis=1) > 0)
+    if len({int(code) for code in weights[told].argmax(axis=1)}) < 2:
+        raise InputError("The answers so far name fewer than two groups: ask further before fitting the classifier.")
+    groups = np.full(len(materials), None, dtype=object)
+    groups[told] = [rules.groups[code] for code in weights[told].argmax(axis=1)]
+    labels = np.array(rules.label_names)[materials.labels()]
+    classifier = APODClassifier(
+        settings.strengths,
+        penalty=settings.penalty.what,
+        relaxation=settings.penalty.relaxation,
+        over=settings.penalty.over,
+        selector=settings.selector,
+        proxy=settings.proxy,
+        body=settings.body,
+        embedding=WIDTH,
+        hidden=HIDDEN,
+        body_epochs=settings.body_epochs,
+        epochs=settings.epochs,
+        batch_size=settings.batch_size,
+        dropout=settings.dropout,
+        random_state=rules.seed,
+    )
+    return classifier.fit(materials.features(), labels, sensitive_features=groups)

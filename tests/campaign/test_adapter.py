@@ -1,0 +1,93 @@
+"""The package's own engine in a campaign: the published contract, the rounds of `apod run`, the classifier."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from apod.campaign import Campaign, EngineFactory, GroupAnswer, Materials
+from apod.campaign.adapter import MitigationEngine, settings_of
+from apod.data import make_example
+from apod.errors import InputError
+from apod.mitigation import Mitigation
+from apod.testing import EngineContract
+
+QUICK = {"strengths": [0.2, 1.0], "body_epochs": 1, "epochs": 1}
+
+
+def quick_engine(materials: Materials) -> MitigationEngine:
+    return MitigationEngine(replace(materials, settings=replace(materials.settings, engine=QUICK)))
+
+
+class TestMitigationEngine(EngineContract):
+    @pytest.fixture
+    def engine(self) -> EngineFactory:
+        return quick_engine
+
+
+def run_campaign(folder: Path, budget: int = 10) -> tuple[Campaign, list[int]]:
+    people = make_example(300, seed=2)
+    campaign = Campaign.create(
+        folder / "people.db", people.features, people.labels,
+        groups=list(people.group_names), budget=budget, refit="demand", engine_options=QUICK,
+    )  # fmt: skip
+    asked = []
+    while (question := campaign.ask("maria")) is not None:
+        asked.append(question.row)
+        campaign.tell(question, people.group_names[people.groups[question.row]])
+    return campaign, asked
+
+
+def test_a_campaign_asks_the_questions_of_the_very_same_rounds(tmp_path: Path) -> None:
+    campaign, asked = run_campaign(tmp_path)
+    engine = MitigationEngine(campaign.materials)
+    groups = make_example(300, seed=2).groups
+    plain = Mitigation(engine.pool, settings_of(QUICK).plan(), settings_of(QUICK).training((32,)))
+    first = [choice.row for choice in plain.first_questions()]
+    expected: list[int] = []
+    while len(expected) < len(asked):
+        if len(expected) < 4 or len(plain.answers[0].seen()) < 2:
+            row = first[len(expected)]
+        else:
+            plain.refit()
+            row = plain.ask(1)[0].row
+        plain.tell(0, row, int(groups[row]))
+        expected.append(row)
+    assert asked == expected
+
+
+def test_the_canonical_model_is_that_of_the_rounds(tmp_path: Path) -> None:
+    campaign, asked = run_campaign(tmp_path)
+    model = campaign.canonical_model()
+    assert isinstance(campaign.engine(), MitigationEngine)
+    groups = make_example(300, seed=2).groups
+    engine = MitigationEngine(campaign.materials)
+    again = engine.fit([GroupAnswer(row, int(groups[row])) for row in asked], None)
+    assert model is not None
+    assert again is not None
+    for name, array in model.state().arrays.items():
+        assert np.array_equal(array, again.arrays[name])
+
+
+def test_the_classifier_knows_the_answers_and_speaks_in_the_campaigns_labels(tmp_path: Path) -> None:
+    campaign, asked = run_campaign(tmp_path)
+    people = make_example(300, seed=2)
+    classifier = campaign.classifier()
+    assert set(classifier.groups_) == set(people.group_names)
+    assert int(classifier.tradeoff_["annotated"].max()) == len(asked)
+    assert set(classifier.predict(people.features)) <= set(campaign.settings.label_names)
+    again = campaign.classifier()
+    assert np.array_equal(classifier.predict_proba(people.features), again.predict_proba(people.features))
+
+
+def test_too_few_answers_for_a_classifier_are_told(tmp_path: Path) -> None:
+    people = make_example(300, seed=2)
+    campaign = Campaign.create(
+        tmp_path / "p.db", people.features, people.labels, groups=list(people.group_names), budget=5, refit="demand",
+        engine_options=QUICK,
+    )  # fmt: skip
+    with pytest.raises(InputError, match="fewer than two groups"):
+        campaign.classifier()
