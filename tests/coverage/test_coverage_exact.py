@@ -43,7 +43,8 @@ def picked(coverage, mask, k):
 def tiny_blocks(monkeypatch):
     """Small blocks, few watched rows and two threads, so that a small pool takes every road of a large one."""
     monkeypatch.setattr(rows_module, "BLOCK", 1)
-    monkeypatch.setattr(batch, "watch_size", lambda width: 6)
+    monkeypatch.setattr(rows_module, "CONVERTED", 1)
+    monkeypatch.setattr(batch, "sizes", lambda width, itemsize: (6, 6))
 
 
 @settings(max_examples=300, deadline=None)

@@ -13,13 +13,15 @@ from apod.coverage.frontier import BANDS, Frontier
 from apod.coverage.pool import Pool
 from apod.coverage.references import NOBODY, References
 
-WATCHED_BYTES = 24 << 20  # of vectors under watch, counted in float32
+WATCHED_BYTES = 16 << 20  # of vectors under watch
+SAMPLED_BYTES = 8 << 20  # of vectors to foretell on, and of watched ones that join them
 FEWEST_AHEAD = 8  # picks to foretell after a pass that yielded almost none
 
 
-def watch_size(width: int) -> int:
-    """How many rows to watch."""
-    return max(256, WATCHED_BYTES // (4 * width))
+def sizes(width: int, itemsize: int) -> tuple[int, int]:
+    """How many rows to watch, and how many to sample."""
+    row = width * max(4, itemsize)
+    return max(256, WATCHED_BYTES // row), max(256, SAMPLED_BYTES // row)
 
 
 def pick_batch(pool: Pool, mask: Mask | None, k: int) -> list[Winner]:
@@ -37,7 +39,7 @@ class _Watch:
 
     def __init__(self, frontier: Frontier, geometry: Geometry, pivots: Stored) -> None:
         self._geometry = geometry
-        self._rows = frontier.watched[np.argsort(frontier.watched.rows)]
+        self._rows = frontier.watched
         self._block = self._rows.vectors.astype(np.float32, copy=False)
         self._terms = geometry.row_terms(self._block)
         self._pivots = pivots.astype(np.float64)
@@ -45,10 +47,10 @@ class _Watch:
         self._reach = np.sqrt(frontier.reach[:-1])  # of the last stratum no pivot is near
         self._beneath = frontier.beneath
 
-    @property
-    def extremes(self) -> tuple[Stored, Float32]:
-        """Vectors of the watched rows, and their squared bounds."""
-        return self._rows.vectors, self._rows.bounds
+    def extremes(self, most: int) -> tuple[Stored, Float32]:
+        """Vectors of the watched rows with the highest bounds, and these, squared."""
+        top = np.argsort(-self._rows.bounds)[:most]
+        return self._rows.vectors[top], self._rows.bounds[top]
 
     def best(self, references: References) -> Winner | None:
         """The next pick of the whole pool (index = row); None if the watched rows cannot tell."""
@@ -89,7 +91,7 @@ class _Batch:
     def __init__(self, pool: Pool, candidates: int) -> None:
         self._pool = pool
         self._candidates = candidates
-        self._size = watch_size(pool.width)
+        self._watched, self._sampled = sizes(pool.width, pool.dtype.itemsize)
         self._picks: list[Winner] = []
         self._told = 0  # picks the parts know of
         self._watch: _Watch | None = None
@@ -120,16 +122,18 @@ class _Batch:
         pool, left = self._pool, self._candidates - len(self._picks)
         fresh = [pick.index for pick in self._picks[self._told :]]
         vectors = pool.references.vectors(pool.references.slots_of(fresh))
-        samples = pool.each(lambda shard: shard.sample(max(1, -(-self._candidates // self._size))))
+        samples = pool.each(lambda shard: shard.sample(max(1, -(-self._candidates // self._sampled))))
         sample, bounds = (np.concatenate(parts) for parts in zip(*samples, strict=True))
         if fresh:
             block = sample.astype(np.float32, copy=False)
             closest = pool.geometry.closest(block, pool.geometry.row_terms(block), pool.geometry.centres(vectors))
             bounds = np.minimum(bounds, closest[0])
-        extremes, their_bounds = self._watch.extremes if self._watch else (sample[:0], bounds[:0])
-        bounds = np.concatenate([bounds, their_bounds])
-        plan = foretell(pool.geometry, sample, extremes, bounds, picks, self._size / left)
-        frontiers = pool.each(lambda shard: shard.frontier(plan, self._size, fresh, vectors))
+        extremes, theirs = self._watch.extremes(self._sampled) if self._watch else (sample[:0], bounds[:0])
+        self._watch = None  # its memory is needed for the next
+        bounds = np.concatenate([bounds, theirs])
+        plan = foretell(pool.geometry, sample, extremes, bounds, picks, self._watched / left)
+        del samples, sample, extremes
+        frontiers = pool.each(lambda shard: shard.frontier(plan, self._watched, fresh, vectors))
         self._told = len(self._picks)
         return _Watch(Frontier.joined(frontiers), pool.geometry, plan.pivots)
 

@@ -99,10 +99,16 @@ class Geometry:
 
     def row_terms(self, block: Float32) -> Float32:
         """(b, d) to (b,): cached once per row. Not finite, or above LARGEST_TERM, where the row cannot be used."""
+        norms = np.empty(len(block), dtype=np.float32)
+        shift = self.shift.astype(np.float32)
+        step = max(1, TILE // len(shift))
         with np.errstate(over="ignore", invalid="ignore"):
-            centred = block - self.shift.astype(np.float32)
-            norms = np.einsum("ij,ij->i", centred, centred)
-            return np.asarray(norms * np.float32(1 + self.slack) + np.float32(self._offset), dtype=np.float32)
+            for start in range(0, len(block), step):
+                centred = block[start : start + step] - shift
+                np.einsum("ij,ij->i", centred, centred, out=norms[start : start + step])
+            norms *= np.float32(1 + self.slack)
+            norms += np.float32(self._offset)
+        return norms
 
     def centres(self, vectors: Stored) -> Centres:
         """(m, d) rows of the pool as centres."""
@@ -123,16 +129,20 @@ class Geometry:
         rows, norms = float(row_terms.max(initial=0)), np.square(centres.weights, dtype=np.float64).sum(axis=1) / 4
         return 3 * (self.slack * (rows + float(norms.max(initial=0))) + self._offset)
 
+    def to_one(self, block: Float32, row_terms: Float32, centres: Centres) -> Float32:
+        """(b,) upper bounds on the squared distance of each row to the only centre."""
+        values: Float32 = block @ centres.weights[0]
+        values += row_terms
+        values += centres.constants[0]
+        return values
+
     def closest(self, block: Float32, row_terms: Float32, centres: Centres) -> tuple[Float32, Int]:
         """Of each row, an upper bound on the squared distance to the closest centre, and which centre that is.
 
         block (b, d) · row_terms (b,), both float32; returns (b,) and (b,): inf and 0 where there are no centres.
         """
         if len(centres) == 1:
-            values = block @ centres.weights[0]
-            values += row_terms
-            values += centres.constants[0]
-            return values, np.zeros(len(block), dtype=np.int64)
+            return self.to_one(block, row_terms, centres), np.zeros(len(block), dtype=np.int64)
         bounds, which = np.full(len(block), np.inf, np.float32), np.zeros(len(block), np.int64)
         for first in range(0, len(centres), AT_ONCE):
             table = block @ centres.weights[first : first + AT_ONCE].T  # (b, at once)

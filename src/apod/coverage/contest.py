@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,22 +43,31 @@ def winner(bounds: Float32, exact: Exact, upper: Exact, mask: Mask | None = None
     bounds (n,) upper bounds on the squares, negative = takes no part; lowered in place where exact values came to
     light. `exact(indices)` gives the squares, `upper(indices)` a cheaper float64 upper bound on them.
     """
-    tops = [(float(view.max()), start + int(view.argmax())) for start, view in _views(bounds, mask)]
+    starts = range(0, len(bounds), SCAN)
+    tops = [_top(bounds, mask, start) for start in starts]
     top, index = max(tops, key=lambda pair: (pair[0], -pair[1]), default=(-1.0, 0))
     if top < 0:
         return None
     best = Winner(index, float(exact(np.array([index]))[0]))
-    for (highest, _), (start, view) in zip(tops, _views(bounds, mask), strict=True):
+    for start, (highest, _) in zip(starts, tops, strict=True):
         if highest >= 0 and math.sqrt(highest) >= best.distance:
-            rows = start + np.flatnonzero(view >= 0)
+            part = slice(start, start + SCAN)
+            rows = start + np.flatnonzero(bounds[part] >= 0 if mask is None else (bounds[part] >= 0) & mask[part])
             best = _play(bounds, rows[best.challengers(bounds[rows], rows)], best, exact, upper)
     return best
 
 
-def _views(bounds: Float32, mask: Mask | None) -> Iterator[tuple[int, Float32]]:
-    for start in range(0, len(bounds), SCAN):
-        view = bounds[start : start + SCAN]
-        yield start, view if mask is None else np.where(mask[start : start + SCAN], view, np.float32(-1))
+def _top(bounds: Float32, mask: Mask | None, start: int) -> tuple[float, int]:
+    """The highest bound of a candidate from `start` on, and its index; negative where there is none."""
+    view = bounds[start : start + SCAN]
+    if mask is not None:
+        # bits times 0 or 1: eight times as fast as np.where, and inf * 0 is 0 here
+        bits = view.view(np.int32) * mask[start : start + SCAN].view(np.int8)
+        if not bits.max(initial=0) > 0:  # a bound of zero and no candidate look alike: tell them apart slowly
+            bits = np.where(mask[start : start + SCAN], view, np.float32(-1)).view(np.int32)
+        view = bits.view(np.float32)
+    best = int(view.argmax())
+    return float(view[best]), start + best
 
 
 def _play(bounds: Float32, rows: Int, best: Winner, exact: Exact, upper: Exact) -> Winner:

@@ -54,8 +54,8 @@ class Plan:
 class Watched:
     """Rows under watch, in parallel arrays."""
 
-    rows: Int
     vectors: Stored  # (a, d)
+    rows: Int
     bounds: Float32  # squared
     slots: Int
     reach: Float32  # squared distance to the pivot, at most
@@ -64,16 +64,20 @@ class Watched:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __getitem__(self, index: Int) -> Watched:
-        return Watched(*(part[index] for part in self._parts()))
-
-    def _parts(self) -> tuple[np.ndarray[Any, Any], ...]:
-        return self.rows, self.vectors, self.bounds, self.slots, self.reach, self.strata
-
     @staticmethod
-    def joined(many: list[Watched]) -> Watched:
-        """All of them in one."""
-        return Watched(*(np.concatenate(parts) for parts in zip(*(one._parts() for one in many), strict=True)))
+    def chosen(many: list[Watched], positions: Int) -> Watched:
+        """The rows at these positions of all of them in a row; vectors are copied once, straight to their place."""
+        vectors = np.empty((len(positions), many[0].vectors.shape[1]), dtype=many[0].vectors.dtype)
+        ends = np.cumsum([len(one) for one in many])
+        for one, end in zip(many, ends, strict=True):
+            here = np.flatnonzero((positions >= end - len(one)) & (positions < end))
+            vectors[here] = one.vectors[positions[here] - (end - len(one))]
+        rest = (np.concatenate(parts)[positions] for parts in zip(*(one.numbers() for one in many), strict=True))
+        return Watched(vectors, *rest)
+
+    def numbers(self) -> tuple[np.ndarray[Any, Any], ...]:
+        """Everything but the vectors."""
+        return self.rows, self.bounds, self.slots, self.reach, self.strata
 
 
 @dataclass(frozen=True)
@@ -87,9 +91,10 @@ class Frontier:
 
     @staticmethod
     def joined(many: list[Frontier]) -> Frontier:
-        """The frontier of a pool from those of its parts."""
+        """The frontier of a pool from those of its parts, in their order."""
+        watched = [one.watched for one in many]
         return Frontier(
-            Watched.joined([one.watched for one in many]),
+            watched[0] if len(many) == 1 else Watched.chosen(watched, np.arange(sum(map(len, watched)))),
             np.max([one.highest for one in many], axis=0),
             np.max([one.reach for one in many], axis=0),
             max(one.beneath for one in many),
@@ -104,7 +109,7 @@ class Sieve:
         self._plan = plan
         self._size = size
         self._thresholds = plan.thresholds.copy()
-        self._kept = [Watched(none, plan.pivots[:0], none.astype(np.float32), none, none.astype(np.float32), none)]
+        self._kept = [Watched(plan.pivots[:0], none, none.astype(np.float32), none, none.astype(np.float32), none)]
         self._count = 0
         self._highest = np.full(plan.strata, -1.0)
         self._reach = np.zeros(plan.strata)
@@ -131,10 +136,11 @@ class Sieve:
         self._beneath = float(self._plan.floor)
 
     def result(self) -> Frontier:
-        """What the pass found."""
+        """What the pass found; the watched rows in ascending order."""
         if self._count > self._size:
             self._prune()
-        return Frontier(Watched.joined(self._kept), self._highest, self._reach, self._beneath)
+        order = np.argsort(np.concatenate([one.rows for one in self._kept]))
+        return Frontier(Watched.chosen(self._kept, order), self._highest, self._reach, self._beneath)
 
     def _leave(self, bounds: Float32, reach: Float32, strata: Int) -> None:
         np.maximum.at(self._highest, strata, bounds.astype(np.float64))
@@ -142,16 +148,16 @@ class Sieve:
 
     def _prune(self) -> None:
         """Keep the highest of every stratum, in equal shares; the rows near no pivot count for half of all."""
-        rows = Watched.joined(self._kept)
-        order = np.lexsort((rows.rows, -rows.bounds, rows.strata))
-        by_stratum = rows.strata[order]
+        parts = zip(*(one.numbers() for one in self._kept), strict=True)
+        rows, bounds, _, reach, strata = (np.concatenate(part) for part in parts)
+        order = np.lexsort((rows, -bounds, strata))
+        by_stratum = strata[order]
         starts = np.flatnonzero(np.r_[True, by_stratum[1:] != by_stratum[:-1]])
         rank = np.arange(len(order)) - np.repeat(starts, np.diff(np.r_[starts, len(order)]))
         half = max(1, self._size // 2)
         share = np.where(by_stratum == self._plan.strata - 1, half, max(1, half // len(starts)))
-        full = order[rank == share - 1]
-        self._thresholds[rows.strata[full]] = rows.bounds[full]
-        gone = order[rank >= share]
-        self._leave(rows.bounds[gone], rows.reach[gone], rows.strata[gone])
-        self._kept = [rows[np.sort(order[rank < share])]]
+        full, gone = order[rank == share - 1], order[rank >= share]
+        self._thresholds[strata[full]] = bounds[full]
+        self._leave(bounds[gone], reach[gone], strata[gone])
+        self._kept = [Watched.chosen(self._kept, order[rank < share])]
         self._count = len(self._kept[0])

@@ -34,13 +34,14 @@ class Kernel:
         """Lower the bounds of the rows some centre is closer to, and write that centre's name in their slots."""
         if not len(centres):
             return
-        values, which = self.geometry.closest(block, terms, centres)
-        closer = values < bounds
-        np.copyto(bounds, values, where=closer)
-        if len(centres) == 1:
-            np.putmask(slots, closer, names[0])
+        if len(centres) == 1:  # an answer at a time: nothing here may cost more than the product
+            values = self.geometry.to_one(block, terms, centres)
+            slots[np.flatnonzero(values < bounds)] = names[0]
         else:
-            np.copyto(slots, names[which].astype(slots.dtype), where=closer)
+            values, which = self.geometry.closest(block, terms, centres)
+            closer = np.flatnonzero(values < bounds)
+            slots[closer] = names[which[closer]]
+        np.minimum(bounds, values, out=bounds)
 
     def take(self, positions: Int) -> Stored:
         """The stored vectors at these positions of the part."""

@@ -12,9 +12,11 @@ import numpy as np
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from apod.coverage.bounds import Float32, Float64, Int, Stored
+from apod.coverage.half import as_tensor, widened
 from apod.errors import InputError
 
-BLOCK = 1 << 19  # numbers of one block: 2 MB in float32, about a core's own cache
+BLOCK = 1 << 20  # numbers of one block, read where they lie
+CONVERTED = 1 << 18  # numbers of one block that becomes float32 first: 1 MB, to stay in a core's own cache
 FEW_BLOCKS = 4  # up to here starting threads costs more than they save
 
 # A pass keeps every core busy and sets BLAS to one thread meanwhile: two at once would only fight over both.
@@ -31,7 +33,8 @@ class Rows:
             raise InputError(f"The embeddings are {matrix.dtype}: store them as float32, float16 or float64.")
         self._matrix = np.asarray(matrix)  # a memmap's own slicing is slow; the plain view still reads the file
         self._threads = threads
-        self._step = max(64, BLOCK // matrix.shape[1])
+        self._half = as_tensor(self._matrix)
+        self._step = max(64, (BLOCK if matrix.dtype == np.float32 else CONVERTED) // matrix.shape[1])
 
     def __len__(self) -> int:
         return len(self._matrix)
@@ -48,6 +51,8 @@ class Rows:
 
     def block(self, start: int, stop: int) -> Float32:
         """Rows start to stop in float32; a view where they are stored so."""
+        if self._half is not None:
+            return widened(self._half, start, stop)
         with np.errstate(over="ignore"):  # float64 numbers too large for float32 are refused by their row's norm
             return np.asarray(self._matrix[start:stop], dtype=np.float32)
 

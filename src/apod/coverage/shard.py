@@ -195,8 +195,8 @@ class Shard:
             kept = sieve.choose(bounds, reach, strata)
             sieve.keep(
                 Watched(
-                    index[kept] + self.start,
                     kernel.take(index[kept]),
+                    index[kept] + self.start,
                     bounds[kept],
                     nearest[kept].astype(np.int64),
                     reach[kept],
