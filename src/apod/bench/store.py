@@ -121,7 +121,7 @@ class ResultStore:
 
     def read(self, table: str) -> pd.DataFrame:
         """All rows of a table, in an order that does not depend on when they were computed."""
-        files = sorted(self._parts.glob(f"*[!l]/{table}.parquet"))  # not of *.partial
+        files = sorted(file for file in self._parts.glob(f"*/{table}.parquet") if file.parent.suffix != ".partial")
         frames = []
         for file in files:
             with suppress(FileNotFoundError):  # another process is replacing a failed part

@@ -49,7 +49,8 @@ class UnitData:
 
 def run_key(data_fingerprint: str, seed: int, training: Training, run: RunName) -> str:
     """Content key of a run: whatever could change its numbers, and nothing else."""
-    facts = [1, data_fingerprint, seed, asdict(training), asdict(run.method), run.value]
+    method = [run.method.name, run.method.trainer, run.method.selector, run.method.upfront]
+    facts = [1, data_fingerprint, seed, asdict(training), method, run.value]
     return hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
