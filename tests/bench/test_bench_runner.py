@@ -209,6 +209,19 @@ def test_a_finished_run_is_never_hidden_by_a_failure_of_the_same_run(tmp_path: P
     assert store.finished(retry_failed=True) == {"k"}
 
 
+def test_no_run_fails_because_another_bench_opens_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers outlive a killed command and go on while the next one is at work in the same folder."""
+    advance = apod.bench.unit.ArmRecorder.advance
+
+    def disturbed(recorder: apod.bench.unit.ArmRecorder) -> None:
+        ResultStore(tmp_path / "r").open()
+        advance(recorder)
+
+    monkeypatch.setattr(apod.bench.unit.ArmRecorder, "advance", disturbed)
+    runs = bench(tiny_plan(*FEW), tmp_path / "r").read("runs")
+    assert set(runs["error"]) == {None}
+
+
 def test_results_of_another_format_are_refused(tmp_path: Path) -> None:
     (tmp_path / "r").mkdir()
     (tmp_path / "r" / "bench.json").write_text(json.dumps({"format": FORMAT + 1}))

@@ -93,7 +93,8 @@ class ResultStore:
         file.parent.mkdir(exist_ok=True)
 
         def report(done: int, total: int, text: str) -> None:
-            file.write_text(f"{unit}: {text} {done}/{total}")
+            with suppress(OSError):  # a next bench has cleared the folder: no reason for a run to fail
+                file.write_text(f"{unit}: {text} {done}/{total}")
 
         try:
             yield report
