@@ -108,7 +108,13 @@ def undo(desk: Desk, annotator: str, key: str | None) -> Leased | None:
 
 
 def lease(
-    desk: Desk, asked: Asked | None, annotator: str, *, queued: Queued | None = None, row: int | None = None
+    desk: Desk,
+    asked: Asked | None,
+    annotator: str,
+    *,
+    queued: Queued | None = None,
+    row: int | None = None,
+    lease_ms: int | None = None,
 ) -> Leased:
     """Write that the annotator holds the question: one asked before, a new proposal, or a gold row."""
     state, now = desk.state, desk.now
@@ -138,7 +144,8 @@ def lease(
     else:
         body = {"question": len(state.questions) + 1, "row": row, "purpose": GOLD, "rule": None}
         body |= {"probability": None, "model": None}
-    lease_ms = round(1000 * float(state.settings["lease_seconds"]))
+    if lease_ms is None:
+        lease_ms = round(1000 * float(state.settings["lease_seconds"]))
     body |= {"annotator": annotator, "lease_ms": lease_ms, "expired": expired}
     token = desk.append("asked", body, seal, schema.reasons)
     return leased(state, state.leases[token])

@@ -230,14 +230,14 @@ class Campaign(Session):
     def status(self) -> Status:
         """Counts that name nobody's group and nobody's accuracy."""
         number = self.materials.campaign
-        return self.journal.view(
+        return self.reader.view(
             lambda c, state, at: status_of(c, number, state, self.settings, collect(state, read_answers(c, number)), at)
         )
 
     def annotators(self) -> list[AnnotatorReport]:
         """Each annotator's work and estimated accuracy: for the owner, not for annotators."""
         number = self.materials.campaign
-        return self.journal.view(lambda c, state, _: annotators_of(state, collect(state, read_answers(c, number))))
+        return self.reader.view(lambda c, state, _: annotators_of(state, collect(state, read_answers(c, number))))
 
     def answers(self, purpose: str = "training") -> tuple[GroupAnswer, ...]:
         """The groups known so far for a purpose ("training" or "audit"), in the order of their questions."""
@@ -245,7 +245,7 @@ class Campaign(Session):
 
     def probabilities(self, purpose: str = "audit") -> dict[int, float | None]:
         """With which probability each row asked about for a purpose was drawn."""
-        return self.journal.view(
+        return self.reader.view(
             lambda c, state, at: {
                 asked.row: asked.probability for asked in state.questions.values() if asked.purpose == purpose
             }
@@ -265,12 +265,14 @@ class Campaign(Session):
         """Fit what no model knows yet, now; False where there is nothing new or another process is at it."""
         return self.refitter.refit()
 
-    def export(self, path: str | os.PathLike[str], format: str | None = None, *, tasks: int = 0) -> int:
+    def export(
+        self, path: str | os.PathLike[str], format: str | None = None, *, tasks: int = 0, task_days: float = 14
+    ) -> int:
         """Write all answers that stand (CSV, Parquet, JSON Lines, Label Studio JSON by the ending); how many.
 
-        For Label Studio, `tasks` hands out so many open questions along with them.
+        For Label Studio, `tasks` hands out so many open questions along with them, for `task_days`.
         """
-        return transfer.export(self, Path(path), format, tasks)
+        return transfer.export(self, Path(path), format, tasks, task_days)
 
     def import_(
         self,

@@ -88,7 +88,7 @@ def store_display(
     """Write the shown columns; return what `Display` needs to read them."""
     chosen = frame.loc[:, list(columns)].reset_index(drop=True)
     for column in chosen.columns:
-        _check_cells(column, chosen[column])
+        check_cells(column, chosen[column])
     if ids is not None:
         chosen[_ID] = _clean_ids(ids, len(frame))
     offsets, digests, at = [], [], 0
@@ -155,14 +155,15 @@ def _digest(line: bytes) -> int:
     return int.from_bytes(hashlib.blake2b(line, digest_size=8).digest(), "little")
 
 
-def _check_cells(column: str, values: pd.Series[Any]) -> None:
+def check_cells(column: str, values: pd.Series[Any]) -> None:
+    """Refuse a column with a text too long to be shown or to be a category."""
     if pd.api.types.is_numeric_dtype(values):
         return
     sizes = values.dropna().astype(str).str.len()
     if len(sizes) and sizes.max() > CELL_LIMIT:
         raise InputError(
             f"Column {column!r} has a cell of {int(sizes.max())} characters: shorten it to {CELL_LIMIT} or leave the "
-            "column out of those shown."
+            "column out."
         )
 
 

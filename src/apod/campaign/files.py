@@ -40,6 +40,16 @@ class Files:
             file.write(data)
         return file.name
 
+    def put_text(self, text: str) -> str:
+        """Store a text; return its hash."""
+        with self.writer(".txt") as file:
+            file.write(text.encode())
+        return file.name
+
+    def text(self, name: str) -> str:
+        """A text by its hash."""
+        return self.check(name, ".txt").read_text(encoding="utf-8")
+
     def array(self, name: str) -> npt.NDArray[Any]:
         """An array by its hash, mapped into memory: only what is used is read."""
         if name not in self._mapped:

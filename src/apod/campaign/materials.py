@@ -13,7 +13,7 @@ import pandas as pd
 from sqlalchemy import insert, select
 
 from apod.campaign import schema
-from apod.campaign.display import holds_groups
+from apod.campaign.display import check_cells, holds_groups
 from apod.campaign.events import canonical
 from apod.campaign.files import Files
 from apod.campaign.settings import CampaignSettings
@@ -44,7 +44,7 @@ class Materials:
             return self.files.array(parts["array"])
         numbers, codes = self.files.array(parts["numbers"]), self.files.array(parts["codes"])
         columns: dict[str, Any] = {}
-        for column in parts["columns"]:
+        for column in json.loads(self.files.text(parts["columns"])):
             if column["kind"] == "number":
                 columns[column["name"]] = numbers[:, column["at"]]
             else:
@@ -54,6 +54,10 @@ class Materials:
     def labels(self) -> IntArray:
         """The pool's labels, 0 or 1: codes into `settings.label_names`."""
         return self.files.array(self.manifest["labels"]).astype(np.int64)
+
+    def label(self, row: int) -> int:
+        """One row's label."""
+        return int(self.files.array(self.manifest["labels"])[row])
 
     def remember(self, name: str, compute: Callable[[], Mapping[str, npt.NDArray[Any]]]) -> dict[str, npt.NDArray[Any]]:
         """Arrays that are expensive and depend on the materials alone (an embedding): computed once per campaign."""
@@ -105,6 +109,7 @@ def _store_frame(files: Files, frame: pd.DataFrame, groups: Sequence[str]) -> di
         elif pd.api.types.is_datetime64_any_dtype(values):
             raise InputError(f"Column {str(name)!r} of X holds dates: turn them into numbers first.")
         else:
+            check_cells(str(name), values)
             texts = values.astype(object).map(lambda value: None if pd.isna(value) else str(value))
             category = pd.Categorical(texts)
             columns.append(
@@ -115,7 +120,7 @@ def _store_frame(files: Files, frame: pd.DataFrame, groups: Sequence[str]) -> di
     return {
         "numbers": files.put_array(np.stack(numbers, axis=1) if numbers else empty),
         "codes": files.put_array(np.stack(codes, axis=1) if codes else empty.astype(np.int32)),
-        "columns": columns,
+        "columns": files.put_text(canonical(columns)),
     }
 
 

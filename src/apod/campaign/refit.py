@@ -33,6 +33,7 @@ from apod.errors import CheckpointError
 
 log = logging.getLogger(__name__)
 RETRY_SECONDS = 60.0
+STOP_SECONDS = 30.0
 MOST_AHEAD = 2000  # proposals made at once, whatever the pace
 _KEPT = 2  # models whose files stay: the latest, and the one another process may just be reading
 
@@ -280,12 +281,12 @@ class Background:
             event.set()
 
     def stop(self) -> None:
-        """Let what is under way finish, start nothing more, and wait for it."""
+        """Start nothing more, and wait a while for what is under way; a refit that takes longer is left behind."""
         self._stop.set()
         self.wake()
         for thread in self._threads:
             if thread.is_alive():
-                thread.join()
+                thread.join(STOP_SECONDS)
 
     def _loop(self, step: Callable[[], bool], wake: threading.Event) -> None:
         be_nice()

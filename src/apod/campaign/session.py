@@ -82,9 +82,9 @@ class Session:
         self._building, self._starting = threading.Lock(), threading.Lock()
         manifest = self.materials.manifest["display"]
         self._display = Display(self.files, manifest) if manifest is not None else None
-        # a journal of its own: looking through all answers must not hold up those who ask and tell
+        self.reader = Journal(store, row.id)  # looking through all answers must not hold up those who ask and tell
         ahead = ON_DEMAND if refit == "demand" else None
-        self.refitter = Refitter(Journal(store, row.id), self._models, self.engine, lead_seconds, ahead)
+        self.refitter = Refitter(self.reader, self._models, self.engine, lead_seconds, ahead)
         self._background: Background | WorkerProcess | None = None
 
     def __enter__(self) -> Self:
@@ -113,7 +113,7 @@ class Session:
     def collected(self) -> Collected:
         """All answers that stand, one by one."""
         number = self.materials.campaign
-        return self.journal.view(lambda c, state, at: collect(state, read_answers(c, number)))
+        return self.reader.view(lambda c, state, at: collect(state, read_answers(c, number)))
 
     def shown(self, row: int) -> tuple[str, dict[str, Any]]:
         """A row's id and what an annotator may see of it."""
@@ -157,7 +157,7 @@ class Session:
             image = None if named is None else self._image(str(named))
             values = {name: value for name, value in values.items() if name in settings.show}
             values.pop(settings.image_column, None)
-        label = settings.label_names[self.materials.labels()[held.row]] if settings.show_label else None
+        label = settings.label_names[self.materials.label(held.row)] if settings.show_label else None
         return Question(
             id=question_id(held.number, held.token),
             campaign=self.name,

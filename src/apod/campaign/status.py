@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from sqlalchemy import Connection, select
@@ -22,6 +22,7 @@ class Status:
     """Counts of a campaign. `answered` + `pending` never exceeds `budget`."""
 
     name: str
+    groups: tuple[str, ...] = field(repr=False)  # as answers must spell them
     budget: int
     answered: int  # paid from the budget
     pending: int  # in somebody's hands now
@@ -86,6 +87,7 @@ def status_of(
     kappa = fleiss_kappa(collected.votes, collected.groups)
     return Status(
         name=settings.name,
+        groups=settings.groups,
         budget=state.budget,
         answered=state.spent,
         pending=pending,

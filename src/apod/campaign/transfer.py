@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 _PURPOSES = ("training", "audit", GOLD)
 
 
-def export(session: Session, path: Path, format_: str | None, tasks: int) -> int:
+def export(session: Session, path: Path, format_: str | None, tasks: int, task_days: float) -> int:
     """Write all answers that stand; how many."""
     form = format_of(path, format_)
     found = records(session)
     if form == "label_studio":
-        handed = hand_out(session, tasks) if tasks else []
+        handed = hand_out(session, tasks, task_days) if tasks else []
         shown = {row: session.shown(row)[1] for row in {r.row for r in (*found, *handed) if r.row is not None}}
         write_private(path, to_tasks(found, shown, handed))
     elif tasks:
@@ -72,11 +72,12 @@ def records(session: Session) -> list[Record]:
             )
         return found
 
-    return [replace(item, id=session.shown(item.row or 0)[0]) for item in session.journal.view(look)]
+    return [replace(item, id=session.shown(item.row or 0)[0]) for item in session.reader.view(look)]
 
 
-def hand_out(session: Session, count: int, annotator: str = "label-studio") -> list[Record]:
+def hand_out(session: Session, count: int, days: float, annotator: str = "label-studio") -> list[Record]:
     """Lease so many open questions at once, for work outside."""
+    lease_ms = round(days * 86_400_000)
 
     def command(desk: Desk) -> tuple[list[Leased], list[Record]]:
         state = desk.state
@@ -86,7 +87,7 @@ def hand_out(session: Session, count: int, annotator: str = "label-studio") -> l
             if len(taken) == count or room < 1 or state.finished:
                 break
             if queued.proposal.row not in state.rows and queued.proposal.row not in state.gold:
-                taken.append(lease(desk, None, annotator, queued=queued))
+                taken.append(lease(desk, None, annotator, queued=queued, lease_ms=lease_ms))
         return taken, [
             Record(
                 row=held.row,

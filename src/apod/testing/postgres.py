@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,8 @@ def throwaway_postgres() -> Iterator[ThrowawayPostgres]:
     binaries = find_postgres()
     if binaries is None:
         raise PostgresMissing("no PostgreSQL here: initdb, pg_ctl and postgres are neither on PATH nor Debian's")
+    if find_spec("psycopg") is None:
+        raise PostgresMissing("no driver for PostgreSQL here: pip install 'psycopg[binary]'")
     account = _unprivileged()
     folder = Path(tempfile.mkdtemp(prefix="apod-pg-"))
     server = ThrowawayPostgres(binaries, folder, _free_port(), secrets.token_hex(16), account)
