@@ -11,10 +11,10 @@ from apod.classifier import APODClassifier
 from apod.errors import InputError
 
 if TYPE_CHECKING:
-    from apod.campaign.campaign import Campaign
+    from apod.campaign.session import Session
 
 
-def fit_classifier(campaign: Campaign) -> APODClassifier:
+def fit_classifier(campaign: Session) -> APODClassifier:
     """Fit the campaign's features and labels with every group answered for training.
 
     Where annotators disagree about a row, the group with the most weight counts. Labels are those of the campaign.
@@ -22,7 +22,7 @@ def fit_classifier(campaign: Campaign) -> APODClassifier:
     materials = campaign.materials
     rules, settings = materials.settings, settings_of(materials.settings.engine)
     weights = np.zeros((len(materials), len(rules.groups)))
-    for answer in campaign.answers():
+    for answer in campaign.collected().weigh():
         weights[answer.row, answer.group] += answer.weight
     told = np.flatnonzero(weights.sum(axis=1) > 0)
     if len({int(code) for code in weights[told].argmax(axis=1)}) < 2:
