@@ -9,9 +9,9 @@ import numpy as np
 from apod.coverage.bounds import Float32, Float64, Geometry, Int, Mask, Stored, nearest_centre, squared_distances
 from apod.coverage.contest import Winner, winner
 from apod.coverage.foretell import FORETOLD, foretell
-from apod.coverage.frontier import BANDS, Frontier
-from apod.coverage.pool import Pool
-from apod.coverage.references import NOBODY, References
+from apod.coverage.frontier import BANDS, Frontier, Plan
+from apod.coverage.pool import Pool, best_of
+from apod.coverage.references import References
 
 WATCHED_BYTES = 16 << 20  # of vectors under watch
 SAMPLED_BYTES = 8 << 20  # of vectors to foretell on, and of watched ones that join them
@@ -63,10 +63,7 @@ class _Watch:
             return squares
 
         def upper(positions: Int) -> Float64:
-            slots = self._rows.slots[positions]
-            rows, answers = self._rows.vectors[positions], references.vectors(slots)
-            squares = squared_distances(rows.astype(np.float64), answers.astype(np.float64))
-            return np.where(slots == NOBODY, np.inf, squares)
+            return references.squares(self._rows.vectors.__getitem__, positions, self._rows.slots)
 
         found = winner(self._rows.bounds, exact, upper)
         limit = max(float(self._highest.max()), self._beneath)
@@ -98,7 +95,7 @@ class _Batch:
 
     def run(self, k: int) -> list[Winner]:
         if k and not len(self._pool.references):
-            self._accept(self._pool.best(None))
+            self._accept(best_of(self._pool.each(lambda shard: shard.trial.best())))
         ahead = FORETOLD
         while len(self._picks) < k:
             before = len(self._picks)
@@ -108,7 +105,7 @@ class _Batch:
                 watch.settle(best.index, *self._pool.references.find(best.index))
             if len(self._picks) == before:  # many tie, or a stratum was foretold wrong: ask every part
                 self._watch = None
-                self._accept(self._pool.best(None))
+                self._accept(best_of(self._pool.each(lambda shard: shard.trial.best())))
             ahead = max(FEWEST_AHEAD, 4 * (len(self._picks) - before))
         return self._picks
 
@@ -120,22 +117,25 @@ class _Batch:
     def _look(self, picks: int) -> _Watch:
         """One pass: tell the parts of the new picks, and watch the rows the next picks should come from."""
         pool, left = self._pool, self._candidates - len(self._picks)
+        plan = self._plan(picks, self._watched / left)
         fresh = [pick.index for pick in self._picks[self._told :]]
         vectors = pool.references.vectors(pool.references.slots_of(fresh))
-        samples = pool.each(lambda shard: shard.sample(max(1, -(-self._candidates // self._sampled))))
-        sample, bounds = (np.concatenate(parts) for parts in zip(*samples, strict=True))
-        if fresh:
-            block = sample.astype(np.float32, copy=False)
-            closest = pool.geometry.closest(block, pool.geometry.row_terms(block), pool.geometry.centres(vectors))
-            bounds = np.minimum(bounds, closest[0])
-        extremes, theirs = self._watch.extremes(self._sampled) if self._watch else (sample[:0], bounds[:0])
-        self._watch = None  # its memory is needed for the next
-        bounds = np.concatenate([bounds, theirs])
-        plan = foretell(pool.geometry, sample, extremes, bounds, picks, self._watched / left)
-        del samples, sample, extremes
-        frontiers = pool.each(lambda shard: shard.frontier(plan, self._watched, fresh, vectors))
+        frontiers = pool.each(lambda shard: shard.trial.frontier(plan, self._watched, fresh, vectors))
         self._told = len(self._picks)
         return _Watch(Frontier.joined(frontiers), pool.geometry, plan.pivots)
+
+    def _plan(self, picks: int, room: float) -> Plan:
+        """A plan from a sample of the candidates, brought up to date with all picks, and the rows watched last."""
+        pool, step = self._pool, max(1, -(-self._candidates // self._sampled))
+        samples = pool.each(lambda shard: shard.trial.sample(step))
+        sample, bounds = (np.concatenate(parts) for parts in zip(*samples, strict=True))
+        block = sample.astype(np.float32, copy=False)
+        made = pool.references.vectors(pool.references.slots_of([pick.index for pick in self._picks]))
+        closest, _ = pool.geometry.closest(block, pool.geometry.row_terms(block), pool.geometry.centres(made))
+        extremes, theirs = self._watch.extremes(self._sampled) if self._watch else (sample[:0], bounds[:0])
+        self._watch = None  # its memory is needed for the next
+        bounds = np.concatenate([np.minimum(bounds, closest), theirs])
+        return foretell(pool.geometry, sample, extremes, bounds, picks, room)
 
     def _accept(self, pick: Winner | None) -> None:
         if pick is None:

@@ -64,20 +64,16 @@ class Watched:
     def __len__(self) -> int:
         return len(self.rows)
 
-    @staticmethod
-    def chosen(many: list[Watched], positions: Int) -> Watched:
-        """The rows at these positions of all of them in a row; vectors are copied once, straight to their place."""
-        vectors = np.empty((len(positions), many[0].vectors.shape[1]), dtype=many[0].vectors.dtype)
-        ends = np.cumsum([len(one) for one in many])
-        for one, end in zip(many, ends, strict=True):
-            here = np.flatnonzero((positions >= end - len(one)) & (positions < end))
-            vectors[here] = one.vectors[positions[here] - (end - len(one))]
-        rest = (np.concatenate(parts)[positions] for parts in zip(*(one.numbers() for one in many), strict=True))
-        return Watched(vectors, *rest)
+    def parts(self) -> tuple[np.ndarray[Any, Any], ...]:
+        """The arrays."""
+        return self.vectors, self.rows, self.bounds, self.slots, self.reach, self.strata
 
-    def numbers(self) -> tuple[np.ndarray[Any, Any], ...]:
-        """Everything but the vectors."""
-        return self.rows, self.bounds, self.slots, self.reach, self.strata
+    @staticmethod
+    def joined(many: list[Watched]) -> Watched:
+        """All of them in one."""
+        if len(many) == 1:
+            return many[0]
+        return Watched(*(np.concatenate(parts) for parts in zip(*(one.parts() for one in many), strict=True)))
 
 
 @dataclass(frozen=True)
@@ -92,9 +88,8 @@ class Frontier:
     @staticmethod
     def joined(many: list[Frontier]) -> Frontier:
         """The frontier of a pool from those of its parts, in their order."""
-        watched = [one.watched for one in many]
         return Frontier(
-            watched[0] if len(many) == 1 else Watched.chosen(watched, np.arange(sum(map(len, watched)))),
+            Watched.joined([one.watched for one in many]),
             np.max([one.highest for one in many], axis=0),
             np.max([one.reach for one in many], axis=0),
             max(one.beneath for one in many),
@@ -102,14 +97,21 @@ class Frontier:
 
 
 class Sieve:
-    """Collects the rows to watch while a pass goes by; never many more than `size`."""
+    """Collects the rows to watch while a pass goes by, in memory that is taken once and reused."""
 
     def __init__(self, plan: Plan, size: int) -> None:
-        none = np.zeros(0, dtype=np.int64)
+        room = size + plan.strata + max(64, size // 4)
         self._plan = plan
         self._size = size
         self._thresholds = plan.thresholds.copy()
-        self._kept = [Watched(plan.pivots[:0], none, none.astype(np.float32), none, none.astype(np.float32), none)]
+        self._kept = Watched(
+            np.empty((room, plan.pivots.shape[1]), dtype=plan.pivots.dtype),
+            np.empty(room, dtype=np.int64),
+            np.empty(room, dtype=np.float32),
+            np.empty(room, dtype=np.int64),
+            np.empty(room, dtype=np.float32),
+            np.empty(room, dtype=np.int64),
+        )
         self._count = 0
         self._highest = np.full(plan.strata, -1.0)
         self._reach = np.zeros(plan.strata)
@@ -126,10 +128,14 @@ class Sieve:
     def keep(self, rows: Watched) -> None:
         """Watch these."""
         with self._lock:
-            self._kept.append(rows)
-            self._count += len(rows)
-            if self._count > 1.25 * self._size:
-                self._prune()
+            done = 0
+            while done < len(rows):
+                if self._count == len(self._kept):
+                    self._prune()
+                more = min(len(rows) - done, len(self._kept) - self._count)
+                for kept, new in zip(self._kept.parts(), rows.parts(), strict=True):
+                    kept[self._count : self._count + more] = new[done : done + more]
+                self._count, done = self._count + more, done + more
 
     def below(self) -> None:
         """Candidates under the floor came by."""
@@ -139,8 +145,9 @@ class Sieve:
         """What the pass found; the watched rows in ascending order."""
         if self._count > self._size:
             self._prune()
-        order = np.argsort(np.concatenate([one.rows for one in self._kept]))
-        return Frontier(Watched.chosen(self._kept, order), self._highest, self._reach, self._beneath)
+        order = np.argsort(self._kept.rows[: self._count])
+        watched = Watched(*(part[order] for part in self._kept.parts()))
+        return Frontier(watched, self._highest, self._reach, self._beneath)
 
     def _leave(self, bounds: Float32, reach: Float32, strata: Int) -> None:
         np.maximum.at(self._highest, strata, bounds.astype(np.float64))
@@ -148,8 +155,7 @@ class Sieve:
 
     def _prune(self) -> None:
         """Keep the highest of every stratum, in equal shares; the rows near no pivot count for half of all."""
-        parts = zip(*(one.numbers() for one in self._kept), strict=True)
-        rows, bounds, _, reach, strata = (np.concatenate(part) for part in parts)
+        rows, bounds, _, reach, strata = (part[: self._count] for part in self._kept.parts()[1:])
         order = np.lexsort((rows, -bounds, strata))
         by_stratum = strata[order]
         starts = np.flatnonzero(np.r_[True, by_stratum[1:] != by_stratum[:-1]])
@@ -159,5 +165,12 @@ class Sieve:
         full, gone = order[rank == share - 1], order[rank >= share]
         self._thresholds[strata[full]] = bounds[full]
         self._leave(bounds[gone], reach[gone], strata[gone])
-        self._kept = [Watched.chosen(self._kept, order[rank < share])]
-        self._count = len(self._kept[0])
+        self._count = _compact(self._kept, np.sort(order[rank < share]))
+
+
+def _compact(rows: Watched, stay: Int) -> int:
+    """Move the rows at these ascending positions to the front, a little at a time; returns how many they are."""
+    for start in range(0, len(stay), 1024):
+        for part in rows.parts():
+            part[start : start + len(stay[start : start + 1024])] = part[stay[start : start + 1024]]
+    return len(stay)

@@ -5,28 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 
-from apod.coverage.bounds import LARGEST_TERM, Centres, Float32, Float64, Geometry, Int, Stored
+from apod.coverage.bounds import LARGEST_TERM, Centres, Float32, Float64, Geometry, Int
+from apod.coverage.references import Slots
 from apod.coverage.rows import Rows
 from apod.errors import InputError
-
-Slots = npt.NDArray[np.unsignedinteger]
 
 
 class Kernel:
     """A matrix with the cached term of each row (4 bytes), relative to one shift."""
 
     def __init__(self, rows: Rows, shift: Float64, start: int, terms: Float32 | None = None) -> None:
-        self.rows = rows
+        self.rows, self.start = rows, start
         self.geometry = Geometry(shift)
         self.passes = 0
-        self.terms = self._prepared(start) if terms is None else terms
+        self.terms = self._prepared() if terms is None else terms
 
-    def sweep(self, work: Callable[[int, int], None]) -> None:
+    def sweep(self, work: Callable[[int, int], None], *, small: bool = False) -> None:
         """One pass: work(start, stop) for blocks that cover all rows, from several threads."""
         self.passes += 1
-        self.rows.stream(work)
+        self.rows.stream(work, small=small)
 
     def relax(
         self, block: Float32, terms: Float32, bounds: Float32, slots: Slots, centres: Centres, names: Int
@@ -43,18 +41,14 @@ class Kernel:
             slots[closer] = names[which[closer]]
         np.minimum(bounds, values, out=bounds)
 
-    def take(self, positions: Int) -> Stored:
-        """The stored vectors at these positions of the part."""
-        return self.rows.take(positions)
-
-    def _prepared(self, start: int) -> Float32:
+    def _prepared(self) -> Float32:
         terms: Float32 = np.empty(len(self.rows), dtype=np.float32)
 
         def work(first: int, last: int) -> None:
             terms[first:last] = self.geometry.row_terms(self.rows.block(first, last))
-            refuse_unusable(terms[first:last], np.arange(first, last), self.rows, start)
+            refuse_unusable(terms[first:last], np.arange(first, last), self.rows, self.start)
 
-        self.sweep(work)
+        self.sweep(work, small=True)
         return terms
 
 

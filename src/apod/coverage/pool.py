@@ -53,11 +53,7 @@ class Pool:
 
     def best(self, mask: Mask | None) -> Winner | None:
         """The exact max-min pick among the candidates; ties to the lowest row."""
-        best: Winner | None = None
-        for found in self.each(lambda shard: shard.best(self.part(mask, shard))):
-            if found is not None and (best is None or best.beaten_by(Winner(*found))):
-                best = Winner(*found)
-        return best
+        return best_of(self.each(lambda shard: shard.best(self.part(mask, shard))))
 
     def add(self, rows: Sequence[int]) -> None:
         """Count these rows as answered."""
@@ -69,3 +65,12 @@ class Pool:
         """Take these answers back."""
         self.references.drop(rows)
         self.each(lambda shard: shard.remove(rows))
+
+
+def best_of(found: list[tuple[int, float] | None]) -> Winner | None:
+    """The farthest of what the parts found, row and squared distance; ties to the lowest row."""
+    best: Winner | None = None
+    for one in found:
+        if one is not None and (best is None or best.beaten_by(Winner(*one))):
+            best = Winner(*one)
+    return best

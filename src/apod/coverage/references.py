@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
-from apod.coverage.bounds import Int, Stored
+from apod.coverage.bounds import Float64, Int, Stored, squared_distances
 
+Slots = npt.NDArray[np.integer]
+LOT = 1024
 NOBODY = 0
 """Slot of a row that nothing answered is near to."""
 
@@ -90,3 +93,16 @@ class References:
             self._vectors = np.concatenate([self._vectors, np.zeros_like(self._vectors)])
         self._rows[slot], self._vectors[slot], self._slots[row] = row, vector, slot
         return slot
+
+    def squares(self, take: Callable[[Int], Stored], positions: Int, slots: Slots) -> Float64:
+        """Float64 squared distance of each row to the answer in its slot, inf for NOBODY; slots (n,) are everyone's.
+
+        `take(positions)` gives vectors; it is asked for a lot at a time, because where rows tie there may be many.
+        """
+        result = np.empty(len(positions))
+        for first in range(0, len(positions), LOT):
+            lot = positions[first : first + LOT]
+            own = slots[lot].astype(np.int64)
+            values = squared_distances(take(lot).astype(np.float64), self._vectors[own].astype(np.float64))
+            result[first : first + LOT] = np.where(own == NOBODY, np.inf, values)
+        return result

@@ -16,7 +16,7 @@ from apod.coverage.half import as_tensor, widened
 from apod.errors import InputError
 
 BLOCK = 1 << 20  # numbers of one block, read where they lie
-CONVERTED = 1 << 18  # numbers of one block that becomes float32 first: 1 MB, to stay in a core's own cache
+CONVERTED = 1 << 18  # numbers of one block that is copied or multiplied first: 1 MB, to stay in a core's cache
 FEW_BLOCKS = 4  # up to here starting threads costs more than they save
 
 # A pass keeps every core busy and sets BLAS to one thread meanwhile: two at once would only fight over both.
@@ -34,7 +34,6 @@ class Rows:
         self._matrix = np.asarray(matrix)  # a memmap's own slicing is slow; the plain view still reads the file
         self._threads = threads
         self._half = as_tensor(self._matrix)
-        self._step = max(64, (BLOCK if matrix.dtype == np.float32 else CONVERTED) // matrix.shape[1])
 
     def __len__(self) -> int:
         return len(self._matrix)
@@ -66,16 +65,18 @@ class Rows:
         usable = np.isfinite(rows) & (np.abs(rows) < 1e18)
         return np.asarray(np.where(usable, rows, 0.0).mean(axis=0))
 
-    def stream(self, work: Callable[[int, int], None]) -> None:
+    def stream(self, work: Callable[[int, int], None], *, small: bool = False) -> None:
         """Call work(start, stop) for blocks that cover all rows, from several threads at once.
 
         numpy releases the interpreter in a product over a block, so threads overlap; each block is read once.
+        `small` blocks keep the memory of work that needs much of it down.
         """
+        step = max(64, (CONVERTED if small or self.dtype != np.float32 else BLOCK) // self.width)
 
         def block(turn: int) -> None:
-            work(turn * self._step, min((turn + 1) * self._step, len(self)))
+            work(turn * step, min((turn + 1) * step, len(self)))
 
-        turns = -(-len(self) // self._step)
+        turns = -(-len(self) // step)
         in_parallel(block, turns, self._threads if turns > FEW_BLOCKS else 1)
 
 

@@ -23,7 +23,7 @@ from apod.coverage.coverage import Coverage
 from apod.coverage.pool import Pool
 from apod.coverage.references import References
 from apod.coverage.rows import Rows
-from apod.coverage.shard import Known, Shard, State
+from apod.coverage.shard import Known, Shard
 
 VERSION = 1
 SAMPLED = 4096  # rows whose content stands for the matrix
@@ -87,7 +87,7 @@ def _load(path: Path, rows: Rows) -> Coverage:
         raise _Unusable
     shift, row_of_slot, terms, bounds, slots = arrays
     references = References(rows.take(np.maximum(row_of_slot, 0)), row_of_slot.tolist())
-    shard = Shard(rows, shift, known=Known(references.copy(), terms, State(bounds, slots)))
+    shard = Shard(rows, shift, known=Known(references.copy(), terms, bounds, slots))
     return Coverage.over(Pool([shard], references))
 
 
