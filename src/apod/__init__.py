@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from apod.campaign import Campaign
     from apod.classifier import APODClassifier
     from apod.data import Dataset, load_dataset, make_example
     from apod.errors import ApodError
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "APODClassifier": "apod.classifier",
     "ApodError": "apod.errors",
+    "Campaign": "apod.campaign",
     "Dataset": "apod.data",
     "PRESETS": "apod.settings",
     "Settings": "apod.settings",
@@ -33,6 +35,7 @@ __all__ = [
     "PRESETS",
     "APODClassifier",
     "ApodError",
+    "Campaign",
     "Dataset",
     "Settings",
     "__version__",

@@ -6,7 +6,8 @@
     │   └── BudgetError       more questions than people, or fewer than groups
     ├── DataUnavailable       a known dataset is not on this machine and could not be fetched
     ├── AnnotatorError        the annotator raised, or answered a group that does not exist
-    └── CheckpointError       a saved state is damaged, of another version, or of another run
+    ├── CheckpointError       a saved state is damaged, of another version, or of another run
+    └── CampaignError         a campaign's database, files, questions and answers: see apod.campaign.errors
 
 Messages are one line: what is wrong, with the value, and what to do. No message ever holds a person's group.
 """
