@@ -195,7 +195,6 @@ def test_unasked_groups_change_no_question_and_no_head(name: str, unit: Unit) ->
     np.testing.assert_array_equal(heads_again, heads)
 
 
-@pytest.mark.xfail(reason="the oracle calls a person whose group nobody recorded group 0", strict=True)
 def test_an_answer_that_is_not_on_record_is_unknown_and_still_counted(unit: Unit) -> None:
     nobody = replace(unit, groups=np.full(len(unit.groups), UNKNOWN))
     assert set(nobody.first_answers().groups) == {UNKNOWN}

@@ -17,7 +17,7 @@ from torch import Tensor
 from apod.annotators import RecordedGroups
 from apod.answers import Answers
 from apod.bench.methods import Method
-from apod.data.dataset import IntArray
+from apod.data.dataset import UNKNOWN, IntArray
 from apod.heads import HeadBank
 from apod.pod import Pool, Training
 from apod.randomness import generator
@@ -44,9 +44,14 @@ class Unit:
     groups: IntArray  # (N,) of the training part; read through an oracle, or by methods that know all groups
 
     def oracle(self) -> Callable[[int], int]:
-        """Answers one row at a time."""
+        """Answers one row at a time; UNKNOWN where nothing is on record."""
         recorded = RecordedGroups(self.groups, [str(code) for code in range(self.pool.n_groups)])
-        return lambda row: int(recorded(row) or 0)
+
+        def answer(row: int) -> int:
+            group = recorded(row)
+            return UNKNOWN if group is None else int(group)
+
+        return answer
 
     def first_answers(self) -> Answers:
         """The random answers every asking method begins with: the same for all of a seed."""
