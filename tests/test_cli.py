@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -170,3 +171,39 @@ def test_datasets_lists_every_name_and_as_json(tmp_path: Path) -> None:
 def test_every_command_has_help_with_an_example() -> None:
     for command in build_app().registered_commands:
         assert "Example: apod" in (command.callback.__doc__ or "")
+
+
+def test_select_prints_the_farthest_rows_of_a_subgroup(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    matrix, labels, groups = rng.normal(size=(200, 4)), rng.integers(0, 2, 200), rng.integers(0, 2, 200)
+    for name, array in (("e", matrix), ("y", labels), ("g", groups), ("a", np.array([3, 5]))):
+        np.save(tmp_path / f"{name}.npy", array)
+    files = ["e.npy", "--answered", "a.npy", "--labels", "y.npy", "--groups", "g.npy", "--subgroup", "1,0"]
+    done = apod("select", *files, "-k", 3, "--json", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    answered, expected = [3, 5], []
+    inside = [row for row in range(200) if (groups[row], labels[row]) == (1, 0) and row not in answered]
+    for _ in range(3):
+        nearest = {row: min(np.linalg.norm(matrix[row] - matrix[a]) for a in answered) for row in inside}
+        best = max(inside, key=lambda row: (nearest[row], -row))
+        expected.append((best, pytest.approx(nearest[best])))
+        answered.append(best)
+        inside.remove(best)
+    assert [(pick["row"], pick["distance"]) for pick in json.loads(done.stdout)["picks"]] == expected
+
+
+def test_a_whole_campaign_from_the_command_line(people_csv: Path, tmp_path: Path) -> None:
+    new = ["campaign", "new", "hiring.db", people_csv, "--label", "hired", "--groups", "circle,triangle"]
+    made = apod(*new, "--budget", 2, "--sensitive", "gender", folder=tmp_path)
+    assert made.returncode == 0, made.stderr
+    frame = pd.read_csv(people_csv)
+    for _ in range(2):
+        question = json.loads(apod("ask", "hiring.db", "--annotator", "maria", "--json", folder=tmp_path).stdout)
+        assert "gender" not in question["display"]
+        told = apod("tell", "hiring.db", question["id"], frame.loc[question["row"], "gender"], folder=tmp_path)
+        assert told.returncode == 0, told.stderr
+    status = json.loads(apod("status", "hiring.db", "--json", folder=tmp_path).stdout)
+    assert (status["answered"], status["pending"], status["budget"]) == (2, 0, 2)
+    assert "budget is spent" in apod("ask", "hiring.db", folder=tmp_path).stdout
+    assert apod("log", "verify", "hiring.db", folder=tmp_path).returncode == 0
+    assert apod("tell", "hiring.db", "9-9", "circle", folder=tmp_path).returncode == 2

@@ -12,6 +12,7 @@ from apod.cli.bench import bench, figures
 from apod.cli.campaign import add_commands
 from apod.cli.datasets import datasets
 from apod.cli.run import run
+from apod.cli.select import select
 from apod.errors import ApodError
 
 
@@ -37,7 +38,7 @@ def build_app() -> typer.Typer:
         pretty_exceptions_enable=False,
     )
     app.callback()(_options)
-    for command in (run, datasets, bench, figures):
+    for command in (run, datasets, bench, figures, select):
         app.command()(command)
     add_commands(app)
     return app

@@ -1,0 +1,40 @@
+"""`apod select`: selection alone, for people with their own training."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import typer
+
+
+def select(
+    embeddings: Path = typer.Argument(
+        help="Matrix of embeddings, .npy, one row per person; may be larger than memory."
+    ),
+    answered: Path | None = typer.Option(None, help="Row numbers already annotated, .npy."),
+    labels: Path | None = typer.Option(None, help="Labels, .npy; with --groups and --subgroup."),
+    groups: Path | None = typer.Option(None, help="Groups as far as guessed, .npy."),
+    subgroup: str | None = typer.Option(None, help="Pick only among this group and label, e.g. 0,1."),
+    k: int = typer.Option(1, "-k", help="How many people."),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON: picks in order, seconds, passes over the matrix."),
+) -> None:
+    """Pick the k people farthest from all annotated ones: exact max-min, a few passes over the matrix.
+
+    Example: apod select embeddings.npy --answered rows.npy -k 100 --json
+    """
+    from apod.coverage import select as select_rows
+
+    found = select_rows(
+        str(embeddings),
+        str(answered) if answered is not None else (),
+        k,
+        labels=None if labels is None else str(labels),
+        groups=None if groups is None else str(groups),
+        subgroup=subgroup,
+    ).to_dict()
+    if as_json:
+        typer.echo(json.dumps(found))
+        return
+    for pick in found["picks"]:
+        typer.echo(f"{pick['row']}\t{pick['distance']}")
