@@ -23,12 +23,15 @@ def pools(draw):
     """A matrix in which duplicates, ties, near-ties and large offsets are common; answers; candidates; k."""
     n, width = draw(st.integers(1, 40)), draw(st.integers(1, 5))
     storage = draw(st.sampled_from(STORAGE))
-    kind = draw(st.sampled_from(["grid", "offset", "near", "any"]))
+    kind = draw(st.sampled_from(["grid", "offset", "near", "far", "any"]))
     if kind == "any":
         matrix = draw(hnp.arrays(storage, (n, width), elements=st.floats(-1e4, 1e4, width=16)))
     else:
         grid = draw(hnp.arrays(np.int8, (n, width), elements=st.integers(0, 2))).astype(np.float64)
-        scale, offset = {"grid": (1, 0), "offset": (1, 1000), "near": (2.0**-10, 1)}[kind]
+        sides = draw(hnp.arrays(np.int8, (n, 1), elements=st.sampled_from([-1, 1])))
+        far = 1000.0 * sides  # two clusters so far apart that float32 blurs the distances within one
+        kinds = {"grid": (1, 0), "offset": (1, 1000), "near": (2.0**-10, 1), "far": (2.0**-6, far)}
+        scale, offset = kinds[kind]
         matrix = (grid * scale + offset).astype(storage)
     rows = st.lists(st.integers(0, n - 1), unique=True, max_size=6)
     mask = draw(hnp.arrays(np.bool_, n)) if draw(st.booleans()) else None
@@ -142,6 +145,29 @@ def test_bounds_are_never_below_the_formula(rows, scale, single):
             upper, _ = geometry.closest(block, geometry.row_terms(block), geometry.centres(rows[:m]))
             exact, _ = nearest_centre(rows, rows[:m])
             assert (upper >= exact).all()
+
+
+def test_undo_holds_where_float32_mistakes_the_nearest_answer():
+    """Two far clusters: within one, float32 cannot tell the distances to two answers apart."""
+    rng = np.random.default_rng(8)
+    matrix = np.where(np.arange(80) % 2, 1000.0, -1000.0)[:, None] + 0.01 * rng.standard_normal((80, 3))
+    answered = list(range(20))
+    coverage = Coverage(matrix, answered)
+    for gone in list(answered):
+        for row in range(80):  # each row's exact distance comes to light, and tightens its bound
+            picked(coverage, np.arange(80) == row, 1)
+        coverage.remove([gone])
+        answered.remove(gone)
+        for mask in rng.random((10, 80)) < 0.1:
+            assert picked(coverage, mask, 1) == max_min_picks(matrix, answered, mask, 1)
+
+
+def test_rows_at_one_distance_tie_even_where_their_squares_differ():
+    angles = np.random.default_rng(3).permutation(np.linspace(0, 6, 200))
+    matrix = np.vstack([np.zeros(2), np.stack([np.cos(angles), np.sin(angles)], axis=1)])
+    squares = (matrix**2).sum(axis=1)
+    assert len(set(squares)) > len(set(np.sqrt(squares)))
+    assert picked(Coverage(matrix, [0]), None, 30) == max_min_picks(matrix, [0], np.ones(201, bool), 30)
 
 
 def test_the_formula_gives_one_row_the_same_bits_however_many_rows_are_computed_with_it():

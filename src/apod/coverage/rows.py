@@ -13,6 +13,7 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from apod.coverage.bounds import Float32, Float64, Int, Stored
 from apod.coverage.half import as_tensor, widened
+from apod.coverage.readahead import ReadAhead
 from apod.errors import InputError
 
 BLOCK = 1 << 20  # numbers of one block, read where they lie
@@ -34,6 +35,7 @@ class Rows:
         self._matrix = np.asarray(matrix)  # a memmap's own slicing is slow; the plain view still reads the file
         self._threads = threads
         self._half = as_tensor(self._matrix)
+        self._ahead = ReadAhead(self._matrix)
 
     def __len__(self) -> int:
         return len(self._matrix)
@@ -73,10 +75,14 @@ class Rows:
         """
         step = max(64, (CONVERTED if small or self.dtype != np.float32 else BLOCK) // self.width)
 
+        turns, window = -(-len(self) // step), self._ahead.turns(step)
+
         def block(turn: int) -> None:
+            if turn % window == 0:
+                self._ahead.want((turn + window) * step, (turn + 2 * window) * step)
             work(turn * step, min((turn + 1) * step, len(self)))
 
-        turns = -(-len(self) // step)
+        self._ahead.want(0, window * step)
         in_parallel(block, turns, self._threads if turns > FEW_BLOCKS else 1)
 
 
