@@ -14,7 +14,7 @@ from joblib import Parallel, delayed
 
 from apod.bench.arm import RunName
 from apod.bench.methods import METHODS, Method
-from apod.bench.sources import Progress, load_source
+from apod.bench.sources import Progress, Source, load_source
 from apod.bench.store import Part, ResultStore
 from apod.bench.unit import UnitData, failed_part, identity, run_arm, run_key
 from apod.data import Dataset
@@ -52,6 +52,11 @@ class BenchPlan:
         by_strength = method.value_name == "strength" and method.name != "vanilla"
         return tuple(sorted(set(self.strengths))) if by_strength and self.strengths is not None else method.values
 
+    def missing(self, source: Source, seed: int, done: set[str]) -> list[RunName]:
+        """Runs of one unit that are not on record."""
+        fingerprint, training = source.fingerprint(self.settings), self.training(source.dataset)
+        return [run for run in self.runs() if run_key(fingerprint, seed, training, run) not in done]
+
     def training(self, dataset: Dataset) -> Training:
         """The heads of this dataset."""
         return self.settings.training(dataset.task.hidden)
@@ -62,13 +67,16 @@ def run_bench(plan: BenchPlan, folder: Path, jobs: int | None = None, progress: 
 
     Every process trains on one thread, so the numbers do not depend on `jobs`.
     """
-    for name in plan.datasets:  # all names and files are checked before any work begins or anything is written
-        load_source(name, plan.data_dir)
+    # all names and files are checked before any work begins or anything is written
+    sources = {name: load_source(name, plan.data_dir) for name in dict.fromkeys(plan.datasets)}
     store = ResultStore(folder).open()
-    units = list(dict.fromkeys((name, seed) for seed in plan.seeds for name in plan.datasets))
-    stop = _watch(store, len(units) * len({method.trainer for method in plan.methods}), progress)
+    done = store.finished(plan.retry_failed)
+    units = dict.fromkeys((name, seed) for seed in plan.seeds for name in plan.datasets)
+    missing = {(name, seed): plan.missing(sources[name], seed, done) for name, seed in units}
+    stop = _watch(store, sum(len({run.method.trainer for run in runs}) for runs in missing.values()), progress)
+    del sources  # the workers load their own
     try:
-        tasks = (delayed(run_unit)(plan, folder, name, seed) for name, seed in units)
+        tasks = (delayed(run_unit)(plan, folder, name, seed) for (name, seed), runs in missing.items() if runs)
         Parallel(n_jobs=jobs or os.cpu_count() or 1, batch_size=1)(tasks)
     finally:
         stop()
@@ -82,8 +90,7 @@ def run_unit(plan: BenchPlan, folder: Path, name: str, seed: int) -> None:
     store, source = ResultStore(folder), load_source(name, plan.data_dir)
     training = plan.training(source.dataset)
     fingerprint = source.fingerprint(plan.settings)
-    done = store.finished(plan.retry_failed)
-    missing = [run for run in plan.runs() if run_key(fingerprint, seed, training, run) not in done]
+    missing = plan.missing(source, seed, store.finished(plan.retry_failed))
     if not missing:
         return
 
