@@ -113,7 +113,7 @@ def make_result(
         "answers": answers,
         "trajectories": None,
         "bound": [_bound(r, group_names) for r in range(n_rounds)],
-        "timing": {"total_seconds": 31.4, "load_seconds": 0.61, "body_seconds": 18.2, "rounds_seconds": 11.0},
+        "timing": {"total_seconds": 31.4, "body_seconds": 18.2, "rounds_seconds": 11.0},
     }
     result = copy.deepcopy(result)  # selected and its entry in tradeoff are equal, not one object: as read from JSON
     if change is not None:

@@ -70,22 +70,29 @@ def test_an_answer_row_is_the_row_of_the_file(
 
 def test_a_person_at_the_terminal_can_answer(people_csv: Path, tmp_path: Path) -> None:
     arguments = ["run", people_csv, "--label", "hired", "--groups", "circle,triangle", *FAST, "--out", tmp_path / "o"]
+    leaking = apod(*arguments, folder=tmp_path, stdin="")
+    assert leaking.returncode == 2
+    assert "holds the groups themselves" in leaking.stderr
+    arguments += ["--drop", "gender"]
     done = apod(*arguments, folder=tmp_path, stdin="x\n0\n" + "1\n2\n" * 6)
     assert done.returncode == 0, done.stderr
     answers = json.loads((tmp_path / "o" / "result.json").read_text())["answers"]
     assert [answer["group"] for answer in answers[:3]] == [None, "circle", "triangle"]
     assert "Please type a number" in done.stderr
+    assert "asked about" not in done.stderr  # who answers sees no guess of the model
+    assert "accuracy 0" not in done.stderr
 
 
 def test_input_that_ends_too_early_keeps_the_answers_for_resume(people_csv: Path, tmp_path: Path) -> None:
     arguments = ["run", people_csv, "--label", "hired", "--groups", "circle,triangle", *FAST, "--out", tmp_path / "o"]
+    arguments += ["--drop", "gender"]
     done = apod(*arguments, folder=tmp_path, stdin="1\n2\n1\n")
     assert done.returncode == 2
     assert done.stderr.strip().endswith("--resume.")
     assert not (tmp_path / "o" / "result.json").exists()
     again = apod(*arguments, folder=tmp_path, stdin="1\n")
     assert again.returncode == 2
-    assert "unfinished run" in again.stderr
+    assert "answers of an earlier run" in again.stderr
     rest = apod(*arguments, "--resume", folder=tmp_path, stdin="2\n1\n" * 5)
     assert rest.returncode == 0, rest.stderr
 
@@ -159,6 +166,16 @@ def test_bad_input_is_one_clear_line_with_status_2_and_nothing_written(
     assert "Traceback" not in stderr
     assert expected in lines[0]
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("out", ["/proc/nowhere", "people.txt/inside"])
+def test_a_folder_that_cannot_be_written_is_one_clear_line(out: str, people_csv: Path, tmp_path: Path) -> None:
+    (tmp_path / "people.txt").write_text("in the way")
+    arguments = ["run", people_csv, "--label", "hired", "--sensitive", "gender", *FAST, "--out", out]
+    done = apod(*arguments, folder=tmp_path)
+    assert done.returncode == 2
+    assert "Cannot write to" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_datasets_lists_every_name_and_as_json(tmp_path: Path) -> None:

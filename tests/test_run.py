@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from apod.annotators import RecordedGroups
-from apod.data import UNKNOWN, Dataset, make_example
+from apod.data import UNKNOWN, Dataset, load_dataset, make_example
 from apod.errors import AnnotatorError, BudgetError, CheckpointError, InputError
 from apod.metrics import evaluate
 from apod.run import Listener, Outcome, run_experiment
+from apod.run.files import write_outcome
 from apod.settings import PRESETS, Settings
 
 QUICK = Settings(strengths=(0.2, 1.0), body_epochs=2, epochs=2)
@@ -172,8 +173,18 @@ def test_a_torn_last_line_costs_only_that_line(people: Dataset, tmp_path: Path) 
         run_experiment(people, QUICK, seed=1, budget=BUDGET, checkpoint=tmp_path, listener=Interrupted(2))
     file = tmp_path / "answers.jsonl"
     file.write_text(file.read_text()[:-4])
+    with pytest.raises(KeyboardInterrupt):
+        run_experiment(people, QUICK, seed=1, budget=BUDGET, checkpoint=tmp_path, resume=True, listener=Interrupted(4))
     resumed = run_experiment(people, QUICK, seed=1, budget=BUDGET, checkpoint=tmp_path, resume=True)
-    assert len(resumed.result["answers"]) == BUDGET
+    assert comparable(resumed.result) == comparable(run_experiment(people, QUICK, seed=1, budget=BUDGET).result)
+
+
+def test_two_features_and_nobody_recorded_still_give_a_report(people: Dataset, tmp_path: Path) -> None:
+    recorded = RecordedGroups(people.groups, people.group_names)
+    unrecorded = replace(people, groups=np.full_like(people.groups, UNKNOWN))
+    outcome = run_experiment(unrecorded, QUICK, seed=1, budget=BUDGET, annotator=recorded)
+    assert write_outcome(outcome, tmp_path).exists()
+    assert json.loads((tmp_path / "result.json").read_text())["selected"]["gap"] is None
 
 
 def test_resuming_refuses_another_run_and_a_folder_without_one(people: Dataset, tmp_path: Path) -> None:
@@ -253,3 +264,19 @@ def test_one_group_only_is_refused(people: Dataset) -> None:
 def test_without_recorded_groups_somebody_must_answer(people: Dataset) -> None:
     with pytest.raises(InputError, match="no recorded groups"):
         run_experiment(replace(people, groups=np.full_like(people.groups, UNKNOWN)), QUICK, budget=BUDGET)
+
+
+def test_the_name_of_an_own_file_changes_nothing(people: Dataset, tmp_path: Path) -> None:
+    results = []
+    for name in ("people.csv", "renamed.csv"):
+        frame = people.features.assign(hired=people.labels, group=[people.group_names[g] for g in people.groups])
+        frame.to_csv(tmp_path / name, index=False)
+        own = load_dataset(tmp_path / name, label="hired", sensitive="group")
+        results.append(comparable(run_experiment(own, QUICK, seed=1, budget=BUDGET).result))
+    assert results[0] | {"dataset": ""} == results[1] | {"dataset": ""}
+
+
+def test_nobody_who_can_be_told_still_gives_a_result(people: Dataset, tmp_path: Path) -> None:
+    outcome = run_experiment(people, QUICK, seed=1, budget=6, annotator=lambda row: None)
+    assert write_outcome(outcome, tmp_path).exists()
+    assert any("could not be given" in note for note in json.loads((tmp_path / "result.json").read_text())["notes"])

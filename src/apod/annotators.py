@@ -48,9 +48,11 @@ class TerminalPrompt:
                 raise AnnotatorError("The input ended before the last answer: run again with --resume.") from None
             if reply == "0":
                 return None
-            if reply.isdigit() and 1 <= int(reply) <= len(names):
+            if reply in names:
+                return reply
+            if reply.isdecimal() and 1 <= int(reply) <= len(names):
                 return names[int(reply) - 1]
-            self._say(f"Please type a number from 0 to {len(names)}.")
+            self._say(f"Please type a number from 0 to {len(names)}, or a group's name.")
 
 
 class Interview:
@@ -84,12 +86,12 @@ class Interview:
             answer = self._annotator(row)
         except AnnotatorError:
             raise
-        except Exception as error:  # whatever a user's function raises is one kind of failure here
+        except Exception as error:  # noqa: BLE001  whatever a user's function raises is one kind of failure here
             # the message of a user's exception may hold a person's group, so only its type is told
-            raise AnnotatorError(f"The annotator failed with {type(error).__name__} on row {row}.") from error
+            raise AnnotatorError(f"The annotator failed with {type(error).__name__} on row {row}.") from None
         if answer is None:
             return UNKNOWN
-        if answer not in self._codes:
+        if not isinstance(answer, str) or answer not in self._codes:
             known = ", ".join(self._codes)
             raise AnnotatorError(f"The annotator's answer for row {row} is none of the groups ({known}).")
         return self._codes[answer]

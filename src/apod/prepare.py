@@ -38,13 +38,13 @@ class Prepared:
 
 def prepare(dataset: Dataset, settings: Settings, seed: int, progress: Progress | None = None) -> Prepared:
     """Split by seed, fit the encoding and the body on the training part, embed all rows once."""
-    split = split_rows(dataset.name, len(dataset), dataset.task.split, seed)
+    split = split_rows(dataset.key, len(dataset), dataset.task.split, seed)
     _check_parts(dataset, split)
     encoder = TableEncoder().fit(dataset.features.iloc[split.train])
     encoded = encoder.transform(dataset.features)
     train = encoded[split.train]
     body = table_body(
-        train, encoder, dataset.labels[split.train], settings, dataset.task.embedding, seed, dataset.name, progress
+        train, encoder, dataset.labels[split.train], settings, dataset.task.embedding, seed, dataset.key, progress
     )
     embeddings = torch.from_numpy(body.embed(encoded))
     return Prepared(dataset, split, encoder, body, embeddings, make_pool(dataset, split, embeddings, seed))
@@ -82,7 +82,7 @@ def make_pool(dataset: Dataset, split: Split, embeddings: Tensor, seed: int) -> 
     """The training and validation parts as the mitigation may see them."""
     labels = torch.from_numpy(dataset.labels)
     return Pool(
-        dataset=dataset.name,
+        dataset=dataset.key,
         seed=seed,
         embeddings=embeddings[split.train],
         labels=labels[split.train],

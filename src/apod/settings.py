@@ -57,6 +57,10 @@ class Settings:
             )
         if len(set(self.strengths)) != len(self.strengths):
             raise InputError(f"Strengths must differ from each other, got {list(self.strengths)}.")
+        if not 0 < self.ask_strength < float("inf"):
+            raise InputError(f"The asking strength must be a positive number, got {self.ask_strength}.")
+        if not 0 <= self.dropout < 1 or self.batch_size < 1:
+            raise InputError("Dropout must be at least 0 and below 1, the batch size at least 1.")
         if self.questions_per_round < 1 or self.epochs < 1 or self.body_epochs < 1:
             raise InputError("Questions per round and epochs must be at least 1.")
 
@@ -73,7 +77,8 @@ class Settings:
 
     def to_dict(self) -> dict[str, Any]:
         """For result.json and the report."""
-        shared = self.trajectories == SHARED
+        shared, plan = self.trajectories == SHARED, self.plan()
+        asking = plan.heads[plan.trajectories[0].head]
         return {
             "penalty": self.penalty.what,
             "relaxation": self.penalty.relaxation,
@@ -82,7 +87,7 @@ class Settings:
             "proxy": self.proxy,
             "strengths": sorted(self.strengths),
             "trajectories": self.trajectories,
-            "ask_strength": self.ask_strength if shared else None,
+            "ask_strength": asking.strength if shared else None,  # the head that asks is the nearest there is
             "questions_per_round": self.questions_per_round,
             "body": self.body,
             "body_epochs": self.body_epochs,
@@ -103,7 +108,7 @@ PRESETS: Mapping[str, Settings] = MappingProxyType(
 
 def answers_allowed(budget: int | float, n_train: int, n_groups: int) -> int:
     """The budget as a count: a number below 1 is a share of the training part, rounded down."""
-    if not budget > 0:
+    if not 0 < budget < float("inf"):
         raise BudgetError(f"The budget must be positive, got {budget}: give a count of answers or a share below 1.")
     if budget >= 1 and budget != int(budget):
         raise BudgetError(f"A budget of {budget} is neither a whole number of answers nor a share below 1.")

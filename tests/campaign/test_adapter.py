@@ -91,3 +91,29 @@ def test_too_few_answers_for_a_classifier_are_told(tmp_path: Path) -> None:
     )  # fmt: skip
     with pytest.raises(InputError, match="fewer than two groups"):
         campaign.classifier()
+
+
+def test_the_positive_label_of_the_campaign_is_the_positive_class(tmp_path: Path) -> None:
+    people = make_example(300, seed=2)
+    labels = np.where(people.labels == 1, "bad", "good")
+    campaign = Campaign.create(
+        tmp_path / "p.db", people.features, labels, positive="bad", groups=list(people.group_names), budget=8,
+        refit="demand", engine_options=QUICK,
+    )  # fmt: skip
+    while (question := campaign.ask("maria")) is not None:
+        campaign.tell(question, people.group_names[people.groups[question.row]])
+    classifier = campaign.classifier()
+    assert classifier.classes_.tolist() == ["good", "bad"]
+    agreement = (classifier.predict(people.features) == labels).mean()
+    assert agreement > 0.6
+
+
+@pytest.mark.parametrize("options", [{"selector": "apdo"}, {"preset": "papr"}, {"strenths": [1]}])
+def test_engine_options_are_checked_when_the_campaign_is_created(tmp_path: Path, options: dict[str, object]) -> None:
+    people = make_example(100, seed=2)
+    with pytest.raises(InputError, match="did you mean"):
+        Campaign.create(
+            tmp_path / "p.db", people.features, people.labels, groups=list(people.group_names), budget=5,
+            engine_options=options,
+        )  # fmt: skip
+    assert not list(tmp_path.iterdir())

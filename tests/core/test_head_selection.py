@@ -63,9 +63,9 @@ def test_scores_are_accuracy_plus_fairness_by_the_likeliest_group(seed: int, n: 
         accuracy = sum(p == y for p, y in zip(predicted, labels, strict=True)) / n
         fair = fairness(metric, *(rates(labels, predicted, groups, label, 2) for label in (1, 0)))
         assert scores.accuracy[head] == pytest.approx(accuracy)
-        np.testing.assert_allclose(scores.fairness[head], fair, rtol=1e-12)
+        np.testing.assert_allclose(scores.fairness[head], fair, rtol=1e-12, atol=1e-12)
         expected = accuracy if head == 0 else accuracy + fair
-        np.testing.assert_allclose(scores.score[head], expected, rtol=1e-12)
+        np.testing.assert_allclose(scores.score[head], expected, rtol=1e-12, atol=1e-12)
 
 
 def test_the_vanilla_head_is_scored_by_accuracy_alone_even_where_fairness_is_undefined() -> None:

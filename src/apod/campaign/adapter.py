@@ -21,15 +21,16 @@ from apod.campaign.engine import GroupAnswer, ModelState, Proposal
 from apod.campaign.materials import Materials
 from apod.data.dataset import IntArray
 from apod.data.encode import TableEncoder
-from apod.errors import CheckpointError
+from apod.errors import CheckpointError, UnknownName
 from apod.mitigation import Mitigation
-from apod.penalty import Penalty
 from apod.pod import Pool, pretrain_head
 from apod.prepare import table_body
 from apod.randomness import generator
 from apod.rounds import FIRST_ANSWERS, first_answers_allowed
 from apod.selection import Choice, first_rows
 from apod.settings import PRESETS, SHARED, Settings
+
+_AXES = {"penalty": "what", "relaxation": "relaxation", "over": "over"}
 
 HIDDEN = (32,)
 WIDTH = 64
@@ -123,7 +124,8 @@ class MitigationEngine:
             reason["group"] = self._names[int(reason["group"] or 0)]
         if reason.get("label") is not None:
             reason["label"] = self._label_names[int(reason["label"] or 0)]
-        return Proposal(choice.row, reason, "training", choice.probability)
+        drawn = choice.probability if choice.probability < 1 else None  # 1 = a rule chose, nothing was drawn
+        return Proposal(choice.row, reason, "training", drawn)
 
     def _answers(self, answers: Sequence[GroupAnswer]) -> Answers:
         return Answers(
@@ -164,12 +166,17 @@ class MitigationEngine:
 def settings_of(options: Any) -> Settings:
     """The engine's options (preset, selector, strengths, ...) as settings with one trajectory."""
     given = dict(options)
-    base = PRESETS[str(given.pop("preset", "default"))]
-    axes = {axis: given.pop(axis) for axis in ("relaxation", "over") if axis in given}
-    penalty = Penalty(given.pop("penalty", base.penalty.what), **axes) if "penalty" in options or axes else base.penalty
+    preset = str(given.pop("preset", "default"))
+    if preset not in PRESETS:
+        raise UnknownName("preset", preset, PRESETS)
+    base = PRESETS[preset]
+    axes = {axis: given.pop(name) for name, axis in _AXES.items() if name in given}
     if "strengths" in given:
         given["strengths"] = tuple(given["strengths"])
-    return replace(base, penalty=penalty, trajectories=SHARED, **given)
+    unknown = sorted(set(given) - set(Settings.__dataclass_fields__))
+    if unknown:
+        raise UnknownName("engine option", unknown[0], [*Settings.__dataclass_fields__, *_AXES, "preset"])
+    return replace(base, penalty=replace(base.penalty, **axes), trajectories=SHARED, **given)
 
 
 def build_engine(materials: Materials) -> MitigationEngine:

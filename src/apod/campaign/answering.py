@@ -50,7 +50,9 @@ def tell(desk: Desk, token: int, value: Value, kind: str, annotator: str | None,
     if token in state.by_token:
         given = state.answers[state.by_token[token]]
         if not _same(desk, given, value):
-            raise Conflict("This question has a different answer already: use `correct` to change it.")
+            raise Conflict(
+                "This question has a different answer already: to change it, correct it (`apod tell --correct`)."
+            )
         return _receipt(given, repeated=True)
     late = not state.live(held, desk.now)
     own = [other.token for other in _own_leases(state, held) if state.live(other, desk.now)]

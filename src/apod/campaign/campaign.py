@@ -119,6 +119,8 @@ class Campaign(Session):
         refit: Refits,
         settings: Mapping[str, Any],
     ) -> Campaign:
+        if engine is None:
+            _check_options(options or {})
         store = Store(url)
         folder = Path(files).absolute() if files is not None else default_folder(store)
         if folder is None:
@@ -335,6 +337,13 @@ class Campaign(Session):
         """Whether anybody tampered with the log; `noted` is a `head` that was written down earlier."""
         with self.store.reading() as connection:
             return audit.verify(connection, self.materials.campaign, noted)
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    """Refuse what the package's own engine could not be built with, before anything is written."""
+    from apod.campaign.adapter import settings_of
+
+    settings_of(options)
 
 
 def campaigns(url: str | os.PathLike[str]) -> list[CampaignInfo]:

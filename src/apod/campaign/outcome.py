@@ -29,7 +29,6 @@ def fit_classifier(campaign: Session) -> APODClassifier:
         raise InputError("The answers so far name fewer than two groups: ask further before fitting the classifier.")
     groups = np.full(len(materials), None, dtype=object)
     groups[told] = [rules.groups[code] for code in weights[told].argmax(axis=1)]
-    labels = np.array(rules.label_names)[materials.labels()]
     classifier = APODClassifier(
         settings.strengths,
         penalty=settings.penalty.what,
@@ -46,4 +45,6 @@ def fit_classifier(campaign: Session) -> APODClassifier:
         dropout=settings.dropout,
         random_state=rules.seed,
     )
-    return classifier.fit(materials.features(), labels, sensitive_features=groups)
+    classifier.fit(materials.features(), materials.labels(), sensitive_features=groups)
+    classifier.classes_ = np.array(rules.label_names)  # in the campaign's order: the second one is the positive
+    return classifier

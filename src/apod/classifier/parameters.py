@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from numbers import Integral, Real
 from typing import Any, get_args
 
@@ -72,6 +72,8 @@ def _strengths(strengths: Any, strength: Any) -> tuple[float, ...]:
         if strengths != "grid":
             raise UnknownName("set of strengths", strengths, ("grid",))
         strengths = STRENGTHS
+    if not isinstance(strengths, Iterable):
+        raise InputError(f"strengths is {strengths!r}: pass a list of numbers, or 'grid'.")
     wanted = [*strengths, *([] if strength is None else [strength])]
     for one in wanted:
         if not isinstance(one, Real):

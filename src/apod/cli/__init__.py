@@ -53,6 +53,3 @@ def main() -> None:
     except ApodError as error:
         typer.echo(f"error: {error}", err=True)
         sys.exit(2)
-    except KeyboardInterrupt:
-        typer.echo("error: interrupted.", err=True)
-        sys.exit(2)

@@ -16,7 +16,6 @@ def bench(
     seeds: int = typer.Option(5, help="How many seeds: 0, 1, 2, ..."),
     out: Path = typer.Option(Path("results"), help="Results folder; an interrupted bench goes on where it was."),
     jobs: int | None = typer.Option(None, help="Processes (default: one per core); the numbers do not depend on it."),
-    preset: str = typer.Option("paper", help="Settings of the runs."),
     retry_failed: bool = typer.Option(
         False, "--retry-failed", help="Run failed runs again; otherwise they stay failed."
     ),
@@ -38,7 +37,7 @@ def bench(
 
     from apod.bench.methods import METHODS, resolve
     from apod.bench.runner import BenchPlan, run_bench
-    from apod.cli.options import chosen_preset, numbers, words
+    from apod.cli.options import numbers, words
 
     if seeds < 1:
         raise InputError(f"--seeds must be at least 1, got {seeds}.")
@@ -47,7 +46,6 @@ def bench(
         methods=tuple(resolve(words(methods) if methods is not None else METHODS)),
         seeds=tuple(range(seeds)),
         strengths=numbers("--strengths", strengths),
-        settings=chosen_preset(preset),
         data_dir=data_dir,
         retry_failed=retry_failed,
     )
@@ -55,7 +53,11 @@ def bench(
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=console) as bars:
         task = bars.add_task("banks of heads", total=None)
-        store = run_bench(plan, out, jobs, lambda done, total, text: bars.update(task, completed=done, total=total))
+
+        def show(done: int, total: int, text: str) -> None:
+            bars.update(task, completed=done, total=total, description=text or "banks of heads")
+
+        store = run_bench(plan, out, jobs, show)
     runs = store.read("runs")
     failed = int((runs["status"] == "failed").sum())
     console.print(f"{len(runs)} runs on record in {out}, {failed} failed. Next: apod figures {out}")

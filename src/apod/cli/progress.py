@@ -11,16 +11,15 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from apod.data import Dataset
 from apod.run import Listener
 
 
 class TerminalListener(Listener):
     """A live view in a terminal; one line per round where the output is a file; quiet while a person is asked."""
 
-    def __init__(self, dataset: Dataset, quiet: bool = False) -> None:
-        self._dataset, self._console = dataset, Console(stderr=True)
-        self._show_live = self._console.is_terminal and not quiet
+    def __init__(self, quiet: bool = False) -> None:
+        self._console = Console(stderr=True)
+        self._show_live, self._quiet = self._console.is_terminal and not quiet, quiet
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -54,7 +53,10 @@ class TerminalListener(Listener):
         self._progress.update(self._body, completed=done, total=total, description=text)
 
     def round(self, entry: dict[str, Any], answers: list[dict[str, Any]], budget: int) -> None:
-        """Show the round: who was asked and the curve so far."""
+        """Show the round: who was asked and the curve so far; to a person who answers, only how many are left."""
+        if self._quiet:
+            self._console.print(f"{entry['answered']} of {budget} answers")
+            return
         reason = answers[-1]["reason"] if answers else {}
         asked = ", ".join(str(reason[key]) for key in ("group", "label") if reason.get(key) is not None)
         if not self._show_live:
@@ -96,6 +98,10 @@ class TerminalListener(Listener):
             f"{result['timing']['total_seconds']:.1f} s.",
             soft_wrap=True,
         )
+        for note in result["notes"]:
+            self._console.print(f"note: {note}", soft_wrap=True, markup=False)
+        if None not in (before["gap"], after["gap"]) and after["gap"] >= before["gap"]:
+            self._console.print("[yellow]The gap did not shrink.[/yellow]")
         if before["balanced_accuracy"] - after["balanced_accuracy"] > 0.015:
             self._console.print(
                 "[yellow]Levelling down: balanced accuracy fell by more than 1.5 points. Look at the other strengths "

@@ -81,7 +81,7 @@ def run(
     from apod.run import run_experiment
     from apod.run.files import write_outcome
 
-    listener = TerminalListener(data, quiet=annotator is not None)
+    listener = TerminalListener(quiet=annotator is not None)
     try:
         with listener:
             outcome = run_experiment(
@@ -98,7 +98,11 @@ def run(
             listener.stage("Writing the report")
             report = write_outcome(outcome, folder)
     except KeyboardInterrupt:
-        raise ApodError("Interrupted. All answers are kept: run the same command with --resume.") from None
+        kept = (folder / "checkpoint" / "answers.jsonl").exists()
+        then = "All answers are kept: run the same command with --resume." if kept else "Nothing was asked yet."
+        raise ApodError(f"Interrupted. {then}") from None
+    except OSError as error:
+        raise InputError(f"Cannot write to {folder} ({error.strerror}): choose another --out.") from None
     if as_json:
         typer.echo(json.dumps(outcome.result))
     listener.summary(outcome.result, report)
@@ -127,7 +131,17 @@ def _load(name: str, groups: str | None, options: dict[str, Any], split: tuple[f
     if names is not None and len(set(names)) < 2:
         raise InputError("--groups needs at least two different names, comma-separated.")
     data = load_dataset(name, group_names=names, **options)
+    if names is not None:
+        _refuse_group_columns(data, names)
     return data if split is None else replace(data, task=replace(data.task, split=split))
+
+
+def _refuse_group_columns(data: Dataset, names: tuple[str, ...]) -> None:
+    from apod.campaign.display import holds_groups
+
+    found = [str(column) for column in data.features.columns if holds_groups(data.features[column], names)]
+    if found:
+        raise InputError(f"The column {found[0]!r} holds the groups themselves: name it with --sensitive or --drop it.")
 
 
 def _person(data: Dataset, settings: Settings) -> Annotator:
@@ -148,11 +162,8 @@ def _check_folder(folder: Path, resume: bool, asks_a_person: bool) -> None:
     """Refuse before anything is written: a file in the way, or a person's answers that would be lost."""
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file: choose another --out.")
-    unfinished = (folder / "checkpoint" / "answers.jsonl").exists() and not (folder / "result.json").exists()
-    if asks_a_person and unfinished and not resume:
-        raise InputError(
-            f"{folder} holds answers of an unfinished run: add --resume to go on, or choose another --out."
-        )
+    if asks_a_person and (folder / "checkpoint" / "answers.jsonl").exists() and not resume:
+        raise InputError(f"{folder} holds answers of an earlier run: add --resume, or choose another --out.")
 
 
 def _split(text: str | None) -> tuple[float, float, float] | None:

@@ -47,9 +47,15 @@ class Dataset:
     label_names: tuple[str, str] = ("0", "1")
     task: Task = field(default_factory=Task)
     notes: tuple[str, ...] = ()  # what a reader of the report should know about this data
+    own: bool = False  # a user's file: its name says nothing and must change no random draw
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    @property
+    def key(self) -> str:
+        """What random draws are keyed by beside the seed: the same file under another name draws the same."""
+        return "own file" if self.own else self.name
 
 
 @dataclass(frozen=True, eq=False)

@@ -65,6 +65,7 @@ def load_file(path: Path, said: FileColumns) -> Dataset:
     features, notes = _features(frame.drop(columns=[name for name in {label, sensitive, *drop} if name is not None]))
     return Dataset(
         name=table_name(path),
+        own=True,
         features=features,
         labels=labels,
         groups=groups,

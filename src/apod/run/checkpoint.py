@@ -21,7 +21,7 @@ from apod.data.dataset import Dataset
 from apod.errors import CheckpointError
 from apod.head_selection import BestHeads
 from apod.mitigation import Mitigation, Question
-from apod.tensorfiles import read_tensors, write_tensors
+from apod.tensorfiles import read_tensors, replace, write_tensors
 
 
 def fingerprint(dataset: Dataset, facts: dict[str, Any]) -> str:
@@ -29,7 +29,7 @@ def fingerprint(dataset: Dataset, facts: dict[str, Any]) -> str:
     digest = hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=16)
     digest.update(pd.util.hash_pandas_object(dataset.features, index=False).to_numpy().tobytes())
     digest.update(dataset.labels.tobytes())
-    digest.update(json.dumps([dataset.name, dataset.group_names]).encode())
+    digest.update(json.dumps([dataset.key, dataset.group_names]).encode())
     return digest.hexdigest()
 
 
@@ -42,6 +42,7 @@ class Checkpoint:
     def start(self) -> None:
         """Begin anew: forget what an earlier run left in the folder."""
         self._state.parent.mkdir(parents=True, exist_ok=True)
+        self._state.parent.chmod(0o700)  # the answers are people's groups: for the owner's eyes
         self._state.unlink(missing_ok=True)
         self._write_line({"run": self._key}, mode="w")
 
@@ -56,13 +57,21 @@ class Checkpoint:
         except FileNotFoundError:
             raise CheckpointError(f"There is no run to resume in {self._answers.parent}: leave out --resume.") from None
         entries = [_parse(line, last=number == len(lines) - 1) for number, line in enumerate(lines)]
+        whole = [line for line, entry in zip(lines, entries, strict=True) if entry is not None]
         first, *rest = [entry for entry in entries if entry is not None] or [{}]
         if first.get("run") != self._key:
             raise CheckpointError(
                 f"The run in {self._answers.parent} had other data, settings, seed or budget: "
                 "resume it with the same ones, or choose another --out."
             )
+        self._rewrite(whole)
         return {(entry["trajectory"], entry["row"]): entry["group"] for entry in rest}
+
+    def _rewrite(self, lines: list[str]) -> None:
+        """Drop a torn last line, so that the next answer starts on a line of its own."""
+        partial = self._answers.with_suffix(".partial")
+        partial.write_text("".join(line + "\n" for line in lines))
+        replace(partial, self._answers)
 
     def save(self, mitigation: Mitigation, best: BestHeads, record: dict[str, Any]) -> None:
         """Save the state after a round, together with what was recorded of the rounds so far."""

@@ -13,15 +13,19 @@ from apod.run.pictures import draw_pictures
 
 def write_outcome(outcome: Outcome, folder: Path) -> Path:
     """Write result.json and report.html into the folder; gives the path of the report."""
-    start = time.perf_counter()
+    start, timing = time.perf_counter(), outcome.result["timing"]
     folder.mkdir(parents=True, exist_ok=True)
+    _write_result(outcome, folder)  # first: whatever happens while drawing, the result is there
     report = folder / "report.html"
     _write(report, render_report(outcome.result, draw_pictures(outcome)))
     seconds = round(time.perf_counter() - start, 3)
-    timing = outcome.result["timing"]
     timing |= {"report_seconds": seconds, "total_seconds": round(timing["total_seconds"] + seconds, 3)}
-    _write(folder / "result.json", json.dumps(outcome.result, indent=1, allow_nan=False) + "\n")
+    _write_result(outcome, folder)
     return report
+
+
+def _write_result(outcome: Outcome, folder: Path) -> None:
+    _write(folder / "result.json", json.dumps(outcome.result, indent=1, allow_nan=False) + "\n")
 
 
 def _write(path: Path, text: str) -> None:

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import torch
 
-from apod.data.dataset import Dataset
+from apod.data.dataset import UNKNOWN, Dataset
 from apod.randomness import generator
 from apod.report.pictures import AskedPoint, Map, Pictures, Plane, Surface
 from apod.run.experiment import Outcome, run_experiment
@@ -45,7 +46,7 @@ def _asked(outcome: Outcome, places: Floats) -> list[AskedPoint]:
 
 
 def _sample(n: int, outcome: Outcome) -> npt.NDArray[np.int64]:
-    rng = generator(outcome.result["seed"], "map", outcome.prepared.dataset.name)
+    rng = generator(outcome.result["seed"], "map", outcome.prepared.dataset.key)
     return np.sort(rng.permutation(n)[:SHOWN])
 
 
@@ -65,8 +66,10 @@ def _pool_map(outcome: Outcome) -> Map:
 
 
 def _is_plane(dataset: Dataset) -> bool:
+    """Two numeric features, and recorded groups to draw and to answer the random run's questions from."""
     kinds = dataset.features.dtypes
-    return len(kinds) == 2 and all(np.issubdtype(kind, np.number) for kind in kinds)
+    recorded = bool((dataset.groups != UNKNOWN).any())
+    return recorded and len(kinds) == 2 and all(pd.api.types.is_numeric_dtype(kind) for kind in kinds)
 
 
 def _plane(outcome: Outcome) -> Plane:

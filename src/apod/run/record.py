@@ -110,6 +110,8 @@ def answer_entry(
         reason["group"] = dataset.group_names[int(reason["group"] or 0)]
     if reason.get("label") is not None:
         reason["label"] = dataset.label_names[int(reason["label"] or 0)]
+    # the first of all people is infinitely far from nobody
+    plain = {name: number(value) if isinstance(value, float) else value for name, value in reason.items()}
     return {
         "row": int(dataset.rows[rows[choice.row]]),
         "group": dataset.group_names[answered.group] if answered.group >= 0 else None,
@@ -117,7 +119,7 @@ def answer_entry(
         "purpose": answered.question.purpose,
         "probability": choice.probability,
         "strength": strength,
-        "reason": reason,
+        "reason": plain,
     }
 
 
@@ -125,7 +127,7 @@ def metrics_entries(prepared: Prepared, bank: HeadBank, seed: int) -> list[dict[
     """The METRICS object of every head of a bank on the test part, with bootstrap intervals."""
     counts = test_counts(prepared, bank)
     names = prepared.dataset.group_names
-    intervals = bootstrap(counts, generator(seed, "bootstrap", prepared.dataset.name))
+    intervals = bootstrap(counts, generator(seed, "bootstrap", prepared.dataset.key))
     entries = []
     for k in range(len(bank)):
         one = Metrics.from_counts(counts[k], names, warn=False)
@@ -153,7 +155,7 @@ def differences(
         after,
         dataset.groups[rows],
         len(dataset.group_names),
-        generator(seed, "paired bootstrap", dataset.name),
+        generator(seed, "paired bootstrap", dataset.key),
     )
     names = ("accuracy", "balanced_accuracy", "gap")
     return {name: [number(float(intervals[name].low)), number(float(intervals[name].high))] for name in names}
