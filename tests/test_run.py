@@ -13,9 +13,11 @@ import pytest
 from apod.annotators import RecordedGroups
 from apod.data import UNKNOWN, Dataset, load_dataset, make_example
 from apod.errors import AnnotatorError, BudgetError, CheckpointError, InputError
+from apod.heads import HeadBank
 from apod.metrics import evaluate
 from apod.run import Listener, Outcome, run_experiment
 from apod.run.files import write_outcome
+from apod.run.record import metrics_entries
 from apod.settings import PRESETS, Settings
 
 QUICK = Settings(strengths=(0.2, 1.0), body_epochs=2, epochs=2)
@@ -280,3 +282,9 @@ def test_nobody_who_can_be_told_still_gives_a_result(people: Dataset, tmp_path: 
     outcome = run_experiment(people, QUICK, seed=1, budget=6, annotator=lambda row: None)
     assert write_outcome(outcome, tmp_path).exists()
     assert any("could not be given" in note for note in json.loads((tmp_path / "result.json").read_text())["notes"])
+
+
+def test_equal_heads_have_equal_intervals(outcome: Outcome) -> None:
+    twins = HeadBank(outcome.kept.parameters[[1, 1]], outcome.kept.sizes)
+    first, second = metrics_entries(outcome.prepared, twins, 1)
+    assert first == second

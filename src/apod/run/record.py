@@ -127,18 +127,19 @@ def metrics_entries(prepared: Prepared, bank: HeadBank, seed: int) -> list[dict[
     """The METRICS object of every head of a bank on the test part, with bootstrap intervals."""
     counts = test_counts(prepared, bank)
     names = prepared.dataset.group_names
-    intervals = bootstrap(counts, generator(seed, "bootstrap", prepared.dataset.key))
     entries = []
     for k in range(len(bank)):
         one = Metrics.from_counts(counts[k], names, warn=False)
-        entries.append({**one.to_dict(), "intervals": _intervals(intervals, names, k)})
+        # the same draws for every head: equal predictions have equal intervals
+        intervals = bootstrap(counts[k], generator(seed, "bootstrap", prepared.dataset.key))
+        entries.append({**one.to_dict(), "intervals": _intervals(intervals, names)})
     return entries
 
 
-def _intervals(intervals: dict[str, Interval], names: Sequence[str], head: int) -> dict[str, Any]:
+def _intervals(intervals: dict[str, Interval], names: Sequence[str]) -> dict[str, Any]:
     def pair(name: str, *place: int) -> list[float | None]:
         interval = intervals[name]
-        return [number(interval.low[(head, *place)]), number(interval.high[(head, *place)])]
+        return [number(interval.low[place]), number(interval.high[place])]
 
     groups = {name: {rate: pair(rate, g) for rate in ("tpr", "fpr", "selection_rate")} for g, name in enumerate(names)}
     return {**{name: pair(name) for name in INTERVALS}, "groups": groups}
