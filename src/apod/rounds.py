@@ -27,18 +27,18 @@ class Answered:
     group: int
 
 
-def first_answers_allowed(budget: int) -> int:
-    """At most a third of the budget goes into finding one person of every group."""
-    return max(min(FIRST_ANSWERS, budget), budget // 3)
+def first_answers_done(asked: int, groups_seen: int, n_groups: int, budget: int) -> bool:
+    """Whether random answers may end: every group was seen, or a third of the budget went into looking for it."""
+    least = min(FIRST_ANSWERS, budget)
+    return asked >= max(least, budget // 3) or (asked >= least and groups_seen == n_groups)
 
 
 def first_answers(mitigation: Mitigation, ask: Ask, budget: int) -> list[Answered]:
     """Random answers, balanced by label, until every group has been seen; the same rows for every trajectory."""
     given: list[Answered] = []
-    allowed = first_answers_allowed(budget)
     for number, choice in enumerate(mitigation.first_questions()):
-        everybody_seen = all(len(answers.seen()) == mitigation.pool.n_groups for answers in mitigation.answers)
-        if number >= allowed or (number >= min(FIRST_ANSWERS, budget) and everybody_seen):
+        seen = min(len(answers.seen()) for answers in mitigation.answers)
+        if first_answers_done(number, seen, mitigation.pool.n_groups, budget):
             break
         for trajectory in range(len(mitigation.answers)):
             given.append(_hear(mitigation, ask, Question(trajectory, 0, choice)))

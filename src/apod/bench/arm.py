@@ -21,7 +21,7 @@ from apod.data.dataset import UNKNOWN, IntArray
 from apod.heads import HeadBank
 from apod.pod import Pool, Training
 from apod.randomness import generator
-from apod.rounds import FIRST_ANSWERS, first_answers_allowed
+from apod.rounds import first_answers_done
 from apod.selection import first_rows
 
 
@@ -56,11 +56,9 @@ class Unit:
     def first_answers(self) -> Answers:
         """The random answers every asking method begins with: the same for all of a seed."""
         oracle, answers = self.oracle(), Answers()
-        allowed = first_answers_allowed(self.budget)
         order = first_rows(self.pool.labels.numpy(), generator(self.pool.seed, "first", self.pool.dataset))
         for number, choice in enumerate(order):
-            seen = len(answers.seen()) == self.pool.n_groups
-            if number >= allowed or (number >= min(FIRST_ANSWERS, self.budget) and seen):
+            if first_answers_done(number, len(answers.seen()), self.pool.n_groups, self.budget):
                 break
             answers = answers.plus(choice.row, oracle(choice.row))
         return answers

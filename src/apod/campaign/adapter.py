@@ -26,7 +26,7 @@ from apod.mitigation import Mitigation
 from apod.pod import Pool, pretrain_head
 from apod.prepare import table_body
 from apod.randomness import generator
-from apod.rounds import FIRST_ANSWERS, first_answers_allowed
+from apod.rounds import first_answers_done
 from apod.selection import Choice, first_rows
 from apod.settings import PRESETS, SHARED, Settings
 
@@ -135,10 +135,9 @@ class MitigationEngine:
         )
 
     def _enough(self, told: Answers) -> bool:
-        """Every group seen, or a third of the budget spent on looking for it."""
-        rows = len(set(told.rows))
-        everybody = len(told.seen()) == self.pool.n_groups and rows >= min(FIRST_ANSWERS, self._budget)
-        return everybody or (rows >= first_answers_allowed(self._budget) and len(told.seen()) >= 1)
+        """Whether there is something to fit: random answers are done, and one group at least was named."""
+        seen = len(told.seen())
+        return seen > 0 and first_answers_done(len(set(told.rows)), seen, self.pool.n_groups, self._budget)
 
     def _fresh(self) -> Mitigation:
         return Mitigation(self.pool, self.settings.plan(), self._training, self._pretrained)

@@ -7,20 +7,22 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 
 import numpy as np
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 from apod.coverage.bounds import Float32, Float64, Int, Stored
 from apod.coverage.half import as_tensor, widened
 from apod.coverage.readahead import ReadAhead
 from apod.errors import InputError
 
-BLOCK = 1 << 20  # numbers of one block, read where they lie
+BLOCK = 1 << 21  # numbers of one block, read where they lie
 CONVERTED = 1 << 18  # numbers of one block that is copied or multiplied first: 1 MB, to stay in a core's cache
-FEW_BLOCKS = 4  # up to here starting threads costs more than they save
+FEW_BLOCKS = 2  # up to here starting threads costs more than they save
 
-# A pass keeps every core busy and sets BLAS to one thread meanwhile: two at once would only fight over both.
+# A pass keeps every core busy and sets BLAS to one thread meanwhile: two at once would only fight over both. BLAS's
+# own threads wait for each other in every product, which takes many times as long where the cores have other work.
 _ONE_PASS_AT_A_TIME = threading.Lock()
 
 
@@ -89,18 +91,25 @@ class Rows:
 def in_parallel(work: Callable[[int], None], turns: int, threads: int | None = None) -> None:
     """Call work(0), work(1), ... from several threads, each with one BLAS thread of its own."""
     threads = min(threads or _cores(), turns)
-    if threads <= 1:
-        for turn in range(turns):
-            work(turn)
-        return
-    ticket = itertools.count()
+    with _ONE_PASS_AT_A_TIME, _blas().limit(limits=1, user_api="blas"):
+        if threads <= 1:
+            for turn in range(turns):
+                work(turn)
+            return
+        ticket = itertools.count()
 
-    def loop(_: int) -> None:
-        while (turn := next(ticket)) < turns:
-            work(turn)
+        def loop(_: int) -> None:
+            while (turn := next(ticket)) < turns:
+                work(turn)
 
-    with _ONE_PASS_AT_A_TIME, threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(threads) as pool:
-        list(pool.map(loop, range(threads)))
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(loop, range(threads)))
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    """Looking for the libraries takes a millisecond, setting their threads none."""
+    return ThreadpoolController()
 
 
 def _cores() -> int:
