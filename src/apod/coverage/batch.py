@@ -12,6 +12,7 @@ from apod.coverage.foretell import FORETOLD, foretell
 from apod.coverage.frontier import BANDS, Frontier, Plan
 from apod.coverage.pool import Pool, best_of
 from apod.coverage.references import References
+from apod.coverage.threads import blas_on_one_thread
 
 WATCHED_BYTES = 16 << 20  # of vectors under watch
 SAMPLED_BYTES = 8 << 20  # of vectors to foretell on, and of watched ones that join them
@@ -26,12 +27,13 @@ def sizes(width: int, itemsize: int) -> tuple[int, int]:
 
 def pick_batch(pool: Pool, mask: Mask | None, k: int) -> list[Winner]:
     """The k next max-min picks among the candidates, exactly, from few passes; fewer when the candidates run out."""
-    left = sum(pool.each(lambda shard: shard.begin(pool.part(mask, shard))))
-    batch = _Batch(pool, left)
-    try:
-        return batch.run(min(k, left))
-    finally:
-        batch.close()
+    with blas_on_one_thread:
+        left = sum(pool.each(lambda shard: shard.begin(pool.part(mask, shard))))
+        batch = _Batch(pool, left)
+        try:
+            return batch.run(min(k, left))
+        finally:
+            batch.close()
 
 
 class _Watch:

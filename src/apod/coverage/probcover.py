@@ -17,7 +17,8 @@ from apod.coverage.bounds import Float32, Float64, Geometry, Int, Mask, Stored, 
 from apod.coverage.checks import checked_count, checked_mask, checked_rows
 from apod.coverage.foretell import greedy
 from apod.coverage.kernel import refuse_unusable
-from apod.coverage.rows import Rows, in_parallel
+from apod.coverage.rows import Rows
+from apod.coverage.threads import blas_on_one_thread, in_parallel
 from apod.errors import InputError
 
 TILE_ROWS = 1024  # a tile is at most this many rows by this many
@@ -57,10 +58,12 @@ def probability_cover(
     known = np.array(checked_rows(answered, len(rows)), dtype=np.int64)
     mask = checked_mask(candidates, len(rows))
     population = np.arange(len(rows)) if mask is None else np.flatnonzero(mask)
-    balls = _Balls(rows, population, radius, threads)
-    balls.cover(rows.take(known))
-    balls.count()
-    return balls.pick(checked_count(k), known)
+    checked_count(k)
+    with blas_on_one_thread:
+        balls = _Balls(rows, population, radius, threads)
+        balls.cover(rows.take(known))
+        balls.count()
+        return balls.pick(k, known)
 
 
 @dataclass(frozen=True)

@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-import itertools
-import os
-import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 
 import numpy as np
-from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 from apod.coverage.bounds import Float32, Float64, Int, Stored
 from apod.coverage.half import as_tensor, widened
 from apod.coverage.readahead import ReadAhead
+from apod.coverage.threads import in_parallel
 from apod.errors import InputError
 
 BLOCK = 1 << 21  # numbers of one block, read where they lie
 CONVERTED = 1 << 18  # numbers of one block that is copied or multiplied first: 1 MB, to stay in a core's cache
 FEW_BLOCKS = 2  # up to here starting threads costs more than they save
-
-# A pass keeps every core busy and sets BLAS to one thread meanwhile: two at once would only fight over both. BLAS's
-# own threads wait for each other in every product, which takes many times as long where the cores have other work.
-_ONE_PASS_AT_A_TIME = threading.Lock()
 
 
 class Rows:
@@ -86,31 +77,3 @@ class Rows:
 
         self._ahead.want(0, window * step)
         in_parallel(block, turns, self._threads if turns > FEW_BLOCKS else 1)
-
-
-def in_parallel(work: Callable[[int], None], turns: int, threads: int | None = None) -> None:
-    """Call work(0), work(1), ... from several threads, each with one BLAS thread of its own."""
-    threads = min(threads or _cores(), turns)
-    with _ONE_PASS_AT_A_TIME, _blas().limit(limits=1, user_api="blas"):
-        if threads <= 1:
-            for turn in range(turns):
-                work(turn)
-            return
-        ticket = itertools.count()
-
-        def loop(_: int) -> None:
-            while (turn := next(ticket)) < turns:
-                work(turn)
-
-        with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(loop, range(threads)))
-
-
-@cache
-def _blas() -> ThreadpoolController:
-    """Looking for the libraries takes a millisecond, setting their threads none."""
-    return ThreadpoolController()
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)

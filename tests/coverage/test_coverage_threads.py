@@ -1,0 +1,58 @@
+"""Passes leave the process's BLAS threads as they found them."""
+
+import threading
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from apod.coverage import Coverage
+from apod.coverage.threads import blas_on_one_thread, in_parallel
+
+
+def blas_threads():
+    return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
+
+
+def test_blas_has_one_thread_inside_and_its_own_number_again_afterwards():
+    with threadpool_limits(2, user_api="blas"):
+        before, seen = blas_threads(), []
+        with blas_on_one_thread:
+            in_parallel(lambda turn: seen.append(blas_threads()), 6, threads=2)
+            assert blas_threads() == [1] * len(before)
+        Coverage(np.random.default_rng(0).standard_normal((500, 3)), [1]).farthest(k=5)
+        assert seen == [[1] * len(before)] * 6
+        assert blas_threads() == before
+
+
+def test_every_turn_is_taken_once_and_an_error_reaches_the_caller():
+    taken = []
+    in_parallel(taken.append, 100, threads=3)
+    assert sorted(taken) == list(range(100))
+
+    def fail(turn):
+        if turn == 3:
+            raise ValueError("turn three")
+
+    with threadpool_limits(2, user_api="blas"):
+        before = blas_threads()
+        for threads in (1, 2):
+            with pytest.raises(ValueError, match="turn three"):
+                in_parallel(fail, 10, threads=threads)
+        assert blas_threads() == before
+
+
+def test_pools_in_several_threads_do_not_disturb_each_other():
+    matrix = np.random.default_rng(0).standard_normal((3000, 8))
+    expected, found = Coverage(matrix, [1]).farthest(k=30), []
+    workers = [
+        threading.Thread(target=lambda: found.append(Coverage(matrix, [1], threads=2).farthest(k=30))) for _ in range(4)
+    ]
+    with threadpool_limits(2, user_api="blas"):
+        before = blas_threads()
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        assert blas_threads() == before
+    assert found == [expected] * 4
