@@ -329,7 +329,6 @@ def test_progress_tells_of_every_part_and_of_what_is_under_way(tmp_path: Path) -
         (["--datasets", "example", "--strengths", "a"], "--strengths takes numbers separated by commas, got 'a'."),
         (["--datasets", "example", "--strengths", "-1"], "Strengths must be positive numbers"),
         (["--datasets", "example", "--seeds", "0"], "--seeds must be at least 1, got 0."),
-        (["--datasets", "example", "--preset", "papper"], "There is no preset 'papper': did you mean 'paper'?"),
         (["--datasets", ","], "Nothing to compare"),
         (["--datasets", "example", "--methods", ","], "Nothing to compare"),
     ],

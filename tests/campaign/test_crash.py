@@ -47,6 +47,7 @@ def run_killed(place: Place, tmp_path: Path, kills: int, longest: float, budget:
         "files": str(place.files),
         "acknowledged": str(tmp_path / "acknowledged"),
         "kills": kills,
+        "budget": budget,
         "longest": longest,
         "seed": 7,
     }
