@@ -1,7 +1,8 @@
 """Runs annotators that are killed in the middle of their work. Started by test_crash.py, in a process of its own.
 
 The nursery imports everything once, without starting a thread, then forks annotator after annotator and kills each
-with SIGKILL after a random time or number of answers. What an annotator saw acknowledged it appends to a file, one write per line.
+with SIGKILL after a random time or number of answers. What an annotator saw acknowledged it appends to a file, one
+write per line.
 """
 
 from __future__ import annotations
