@@ -32,7 +32,7 @@ def number(value: float | np.floating[Any]) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
-def test_counts(prepared: Prepared, bank: HeadBank) -> GroupCounts:
+def counts_on_test(prepared: Prepared, bank: HeadBank) -> GroupCounts:
     """Counts of every head's decisions on the test part, by recorded group."""
     dataset, rows = prepared.dataset, prepared.split.test
     predicted = (bank.margins(prepared.test) > 0).numpy()
@@ -41,7 +41,7 @@ def test_counts(prepared: Prepared, bank: HeadBank) -> GroupCounts:
 
 def curve(prepared: Prepared, mitigation: Mitigation, scores: RoundScores) -> list[dict[str, float | None]]:
     """Accuracy and fairness of every head as it is now, one entry per strength."""
-    counts = test_counts(prepared, mitigation.heads)
+    counts = counts_on_test(prepared, mitigation.heads)
     values = {name: METRICS[name](counts) for name in CURVE_METRICS}
     return [
         {
@@ -125,7 +125,7 @@ def answer_entry(
 
 def metrics_entries(prepared: Prepared, bank: HeadBank, seed: int) -> list[dict[str, Any]]:
     """The METRICS object of every head of a bank on the test part, with bootstrap intervals."""
-    counts = test_counts(prepared, bank)
+    counts = counts_on_test(prepared, bank)
     names = prepared.dataset.group_names
     entries = []
     for k in range(len(bank)):
