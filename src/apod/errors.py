@@ -6,6 +6,7 @@
     │   └── BudgetError       more questions than people, or fewer than groups
     ├── DataUnavailable       a known dataset is not on this machine and could not be fetched
     ├── AnnotatorError        the annotator raised, or answered a group that does not exist
+    ├── ClusterError          Ray is not installed, not reachable, or lost too much to go on
     ├── CheckpointError       a saved state is damaged, of another version, or of another run
     └── CampaignError         a campaign's database, files, questions and answers: see apod.campaign.errors
 
@@ -46,6 +47,10 @@ class DataUnavailable(ApodError):
 
 class AnnotatorError(ApodError):
     """The annotator raised, or answered a group that does not exist."""
+
+
+class ClusterError(ApodError):
+    """Ray is not installed, not reachable, or lost too much to go on."""
 
 
 class CheckpointError(ApodError):

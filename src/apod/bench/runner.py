@@ -62,10 +62,17 @@ class BenchPlan:
         return self.settings.training(dataset.task.hidden)
 
 
-def run_bench(plan: BenchPlan, folder: Path, jobs: int | None = None, progress: Progress | None = None) -> ResultStore:
+def run_bench(
+    plan: BenchPlan,
+    folder: Path,
+    jobs: int | None = None,
+    progress: Progress | None = None,
+    backend: str | None = None,
+) -> ResultStore:
     """Run whatever of the plan is not on record in the folder yet; gives the store with all results.
 
-    Every process trains on one thread, so the numbers do not depend on `jobs`.
+    Every process trains on one thread, so the numbers do not depend on `jobs`, nor on where joblib's `backend` runs
+    them; all its machines must see the folder.
     """
     # all names and files are checked before any work begins or anything is written
     sources = {name: load_source(name, plan.data_dir) for name in dict.fromkeys(plan.datasets)}
@@ -77,7 +84,7 @@ def run_bench(plan: BenchPlan, folder: Path, jobs: int | None = None, progress: 
     del sources  # the workers load their own
     try:
         tasks = (delayed(run_unit)(plan, folder, name, seed) for (name, seed), runs in missing.items() if runs)
-        Parallel(n_jobs=jobs or os.cpu_count() or 1, batch_size=1)(tasks)
+        Parallel(n_jobs=jobs or os.cpu_count() or 1, batch_size=1, backend=backend)(tasks)
     finally:
         stop()
     store.combine()

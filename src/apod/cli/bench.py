@@ -6,6 +6,7 @@ from pathlib import Path
 
 import typer
 
+from apod.cli.options import ADDRESS, ENGINE, chosen_backend
 from apod.errors import InputError
 
 
@@ -20,6 +21,8 @@ def bench(
         False, "--retry-failed", help="Run failed runs again; otherwise they stay failed."
     ),
     data_dir: Path | None = typer.Option(None, help="Folder with data files; APOD_DATA is another way to name it."),
+    engine: str = ENGINE,
+    address: str | None = ADDRESS,
 ) -> None:
     """Compare all methods on all datasets, every strength, several seeds. Finished runs are kept.
 
@@ -57,7 +60,8 @@ def bench(
         def show(done: int, total: int, text: str) -> None:
             bars.update(task, completed=done, total=total, description=text or "banks of heads")
 
-        store = run_bench(plan, out, jobs, show)
+        with chosen_backend(engine, address) as (backend, processors):
+            store = run_bench(plan, out.absolute(), jobs or processors, show, backend)
     runs = store.read("runs")
     failed = int((runs["status"] == "failed").sum())
     console.print(f"{len(runs)} runs on record in {out}, {failed} failed. Next: apod figures {out}")

@@ -2,12 +2,46 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+import typer
 
 from apod.errors import InputError, UnknownName
 
 if TYPE_CHECKING:
+    from apod.coverage.select import Engine
     from apod.settings import Settings
+
+ENGINE: Any = typer.Option("local", help="Where the work is done: local, or ray for a cluster.")
+ADDRESS: Any = typer.Option(None, help="Address of the Ray cluster: HOST:PORT, or auto, or local.")
+
+
+def checked_engine(engine: str, address: str | None) -> bool:
+    """Whether the work goes to a cluster."""
+    if engine not in ("local", "ray"):
+        raise UnknownName("engine", engine, ("local", "ray"))
+    if engine == "local" and address is not None:
+        raise InputError("--address is for a cluster: add --engine ray.")
+    return engine == "ray"
+
+
+def chosen_engine(engine: str, address: str | None, parts: int | None) -> AbstractContextManager[Engine | None]:
+    """What opens embeddings on a cluster; None for this machine."""
+    if not checked_engine(engine, address):
+        return nullcontext()
+    from apod.cluster import ray_engine
+
+    return ray_engine(address, parts)
+
+
+def chosen_backend(engine: str, address: str | None) -> AbstractContextManager[tuple[str | None, int | None]]:
+    """joblib's backend and its processors on a cluster; None and None for this machine."""
+    if not checked_engine(engine, address):
+        return nullcontext((None, None))
+    from apod.cluster import joblib_backend
+
+    return joblib_backend(address)
 
 
 def words(text: str) -> list[str]:

@@ -7,16 +7,21 @@ from pathlib import Path
 
 import typer
 
+from apod.cli.options import ADDRESS, ENGINE, chosen_engine
+
 
 def select(
     embeddings: Path = typer.Argument(
-        help="Matrix of embeddings, .npy, one row per person; may be larger than memory."
+        help="Matrix of embeddings, .npy or a folder of them, one row per person; may be larger than memory."
     ),
     answered: Path | None = typer.Option(None, help="Row numbers already annotated, .npy."),
     labels: Path | None = typer.Option(None, help="Labels, .npy; with --groups and --subgroup."),
     groups: Path | None = typer.Option(None, help="Groups as far as guessed, .npy."),
     subgroup: str | None = typer.Option(None, help="Pick only among this group and label, e.g. 0,1."),
     k: int = typer.Option(1, "-k", help="How many people."),
+    engine: str = ENGINE,
+    address: str | None = ADDRESS,
+    parts: int | None = typer.Option(None, help="Parts a file is cut into on a cluster (default: one per machine)."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON: picks in order, seconds, passes over the matrix."),
 ) -> None:
     """Pick the k people farthest from all annotated ones: exact max-min, a few passes over the matrix.
@@ -25,14 +30,16 @@ def select(
     """
     from apod.coverage import select as select_rows
 
-    found = select_rows(
-        str(embeddings),
-        str(answered) if answered is not None else (),
-        k,
-        labels=None if labels is None else str(labels),
-        groups=None if groups is None else str(groups),
-        subgroup=subgroup,
-    ).to_dict()
+    with chosen_engine(engine, address, parts) as opened:
+        found = select_rows(
+            str(embeddings),
+            str(answered) if answered is not None else (),
+            k,
+            labels=None if labels is None else str(labels),
+            groups=None if groups is None else str(groups),
+            subgroup=subgroup,
+            engine=opened,
+        ).to_dict()
     if as_json:
         typer.echo(json.dumps(found))
         return

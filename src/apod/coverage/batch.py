@@ -41,7 +41,7 @@ class _Watch:
 
     def __init__(self, frontier: Frontier, geometry: Geometry, pivots: Stored) -> None:
         self._geometry = geometry
-        self._rows = frontier.watched
+        self._rows = frontier.watched.writable()
         self._block = self._rows.vectors.astype(np.float32, copy=False)
         self._terms = geometry.row_terms(self._block)
         self._pivots = pivots.astype(np.float64)

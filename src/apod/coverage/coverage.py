@@ -58,7 +58,7 @@ class Coverage:
     @property
     def passes(self) -> int:
         """How often the matrix has been read, the first look at every row included."""
-        return max(self.pool.each(lambda shard: shard.passes))
+        return max(self.pool.each(lambda shard: shard.passes()))
 
     @property
     def nearest(self) -> Int:
@@ -67,7 +67,7 @@ class Coverage:
         Where two answers are equally near to within the rounding of float32, it may be either.
         """
         rows = self.pool.references.row_of_slot()
-        return np.concatenate(self.pool.each(lambda shard: rows[shard.slots()]))
+        return np.concatenate([rows[slots] for slots in self.pool.each(lambda shard: shard.slots())])
 
     @property
     def distances(self) -> Float64:

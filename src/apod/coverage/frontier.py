@@ -14,7 +14,7 @@ Foretelling wrong costs a pass, never a wrong pick.
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -67,6 +67,14 @@ class Watched:
     def parts(self) -> tuple[np.ndarray[Any, Any], ...]:
         """The arrays."""
         return self.vectors, self.rows, self.bounds, self.slots, self.reach, self.strata
+
+    def writable(self) -> Watched:
+        """The same, with bounds and slots that may be changed: what comes from another process may not."""
+        return replace(
+            self,
+            bounds=np.require(self.bounds, requirements="W"),
+            slots=np.require(self.slots, requirements="W"),
+        )
 
     @staticmethod
     def joined(many: list[Watched]) -> Watched:

@@ -9,7 +9,9 @@ import numpy as np
 
 from apod.coverage.bounds import Geometry, Int, Mask, Stored
 from apod.coverage.contest import Winner
+from apod.coverage.parts import Parts
 from apod.coverage.references import References
+from apod.coverage.rows import Rows
 from apod.coverage.shard import Shard
 
 T = TypeVar("T")
@@ -20,6 +22,13 @@ class Pool:
 
     `each` is the only way anything reaches the parts: where they live elsewhere, that one method is another.
     """
+
+    @classmethod
+    def of(cls, parts: Parts, threads: int | None = None) -> Pool:
+        """The parts of a matrix in files, one after the other on this machine."""
+        rows = [Rows(part.open(), threads) for part in parts.parts]
+        shift = np.average([one.middle() for one in rows], axis=0, weights=[len(one) for one in rows])
+        return cls([Shard(one, shift, part.start) for one, part in zip(rows, parts.parts, strict=True)])
 
     def __init__(self, shards: Sequence[Shard], references: References | None = None) -> None:
         self._shards = list(shards)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,8 +16,13 @@ from apod.coverage.bounds import Mask
 from apod.coverage.checks import checked_count, checked_rows
 from apod.coverage.coverage import Coverage, Pick
 from apod.coverage.files import open_array
+from apod.coverage.parts import open_parts
+from apod.coverage.pool import Pool
 from apod.coverage.rows import Rows
 from apod.errors import InputError
+
+Engine = Callable[[str | os.PathLike[str]], Coverage]
+"""Opens the embeddings of a file or folder elsewhere than in this process."""
 
 Source = npt.NDArray[Any] | str | os.PathLike[str]
 """An array, or the .npy file it is in."""
@@ -55,25 +60,38 @@ def select(
     groups: Source | None = None,
     subgroup: str | tuple[Any, Any] | None = None,
     threads: int | None = None,
+    engine: Engine | None = None,
 ) -> SelectResult:
     """The k rows farthest from all answered ones, each counting as answered for the next (exact max-min).
 
     embeddings (n, d) float32, float16 or float64 · answered: row numbers · labels, groups (n,) and subgroup
     (group, label) or "group,label": pick only among rows of that group (say, a predicted one) and label.
-    Arrays or .npy files; the embeddings are mapped, and may be larger than memory.
+    Arrays or .npy files; the embeddings are mapped, may be larger than memory, and may be a folder of .npy files that
+    follow each other. An engine opens them elsewhere: `apod.cluster.ray_engine`.
     """
     checked_count(k)
     began = time.perf_counter()
-    matrix = _opened(embeddings, "embeddings")
-    n = len(Rows(matrix))
+    n = len(Rows(embeddings)) if isinstance(embeddings, np.ndarray) else len(open_parts(embeddings))
     rows = checked_rows(_row_numbers(answered), n)
     candidates = _subgroup_mask(labels, groups, subgroup, n)
-    coverage = Coverage(matrix, threads=threads)
+    coverage = _covered(embeddings, threads, engine)
+    if len(coverage) != n:
+        raise InputError(f"The engine sees {len(coverage)} rows and this machine {n}: they must read the same files.")
     loaded = time.perf_counter()
     coverage.add(rows)
     picks = coverage.farthest(candidates, k)
     done = time.perf_counter()
     return SelectResult(tuple(picks), done - loaded, loaded - began, coverage.passes)
+
+
+def _covered(embeddings: Source, threads: int | None, engine: Engine | None) -> Coverage:
+    if engine is None:
+        if isinstance(embeddings, np.ndarray):
+            return Coverage(embeddings, threads=threads)
+        return Coverage.over(Pool.of(open_parts(embeddings), threads))
+    if isinstance(embeddings, np.ndarray):
+        raise InputError("A cluster reads embeddings from storage: pass the path of a .npy file or a folder of them.")
+    return engine(embeddings)
 
 
 def _opened(source: Source, what: str) -> npt.NDArray[Any]:

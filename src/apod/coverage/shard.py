@@ -66,7 +66,6 @@ class Shard:
         """How the matrix is stored."""
         return self._kernel.rows.dtype
 
-    @property
     def passes(self) -> int:
         """How often the part was read."""
         return self._kernel.passes
@@ -99,7 +98,18 @@ class Shard:
 
     def add(self, rows: Sequence[int], vectors: Stored) -> None:
         """Measure every row against these answers: one pass for all of them."""
-        slots, standing, kernel = self._references.put(rows, vectors), self._standing, self._kernel
+        self._measure(rows, vectors, self._references.put(rows, vectors))
+
+    def take_up(self, references: References) -> None:
+        """Go on with these answers as if the part had been told of them one by one: one pass for all of them."""
+        self._trial, self._references = None, references
+        self._standing = Standing.blank(self._kernel, references)
+        slots = references.slots
+        if len(slots):
+            self._measure(references.row_of_slot()[slots].tolist(), references.vectors(slots), slots)
+
+    def _measure(self, rows: Sequence[int], vectors: Stored, slots: Int) -> None:
+        standing, kernel = self._standing, self._kernel
         standing.admit(rows, slots)
         centres = kernel.geometry.centres(vectors)
 

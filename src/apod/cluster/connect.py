@@ -1,0 +1,91 @@
+"""A connection to Ray, or one line that says why there is none."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import socket
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+from typing import Any
+
+from apod.errors import ClusterError, InputError
+
+REACH_SECONDS = 5.0
+LOCAL = "local"
+
+
+def load_ray() -> Any:
+    """The ray package."""
+    try:
+        return importlib.import_module("ray")
+    except ImportError:
+        what = "pip install 'apod-fairness[ray]' here and on every machine"
+        raise ClusterError(f"Ray is not installed: {what}.") from None
+
+
+def connect(address: str | None) -> Any:
+    """Ray, connected to the cluster at this address.
+
+    HOST:PORT, `auto` for the cluster this machine belongs to, or `local` for one started in this machine's processes.
+    A connection this process already has is used again.
+    """
+    ray = load_ray()
+    named = address not in (None, LOCAL, "auto")
+    if named:
+        _reach(str(address))
+    if ray.is_initialized():
+        here = str(ray.get_runtime_context().gcs_address)
+        if named and address != here:
+            raise ClusterError(f"This process is connected to the cluster at {here}: leave it before {address}.")
+        return ray
+    if not address:
+        raise InputError("The engine ray needs an address: --address HOST:PORT, or auto, or local.")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Ray's about itself: nothing a user of this package can act on
+        try:
+            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **_starting(address))
+        except (ConnectionError, OSError, RuntimeError, ValueError) as error:
+            raise ClusterError(f"No Ray cluster answers at {address}: {_first_line(error)}") from None
+    return ray
+
+
+@contextmanager
+def connected(address: str | None) -> Iterator[Any]:
+    """Ray for a while: a connection that was not there before is ended.
+
+    Ray writes news of lost machines to standard output, which belongs to a command's result: here they go to standard
+    error.
+    """
+    fresh = not load_ray().is_initialized()
+    with redirect_stdout(sys.stderr):
+        ray = connect(address)
+        try:
+            yield ray
+        finally:
+            if fresh:
+                ray.shutdown()
+
+
+def _starting(address: str) -> dict[str, Any]:
+    return {"include_dashboard": False} if address == LOCAL else {}
+
+
+def _reach(address: str) -> None:
+    """Raise where nobody listens: Ray itself would try for a minute."""
+    host, colon, port = address.rpartition(":")
+    if not (colon and host and port.isdigit()) or "//" in address:
+        raise InputError(f"{address!r} is no address of a Ray cluster: pass HOST:PORT, or auto, or local.")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), REACH_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise ClusterError(
+            f"No Ray cluster answers at {address} ({why}): start one with `ray start --head`, or correct --address."
+        ) from None
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
