@@ -8,6 +8,7 @@ from importlib.metadata import version
 
 import typer
 
+from apod.cli.audit import audit
 from apod.cli.bench import bench, figures
 from apod.cli.campaign import add_commands
 from apod.cli.datasets import datasets
@@ -38,7 +39,7 @@ def build_app() -> typer.Typer:
         pretty_exceptions_enable=False,
     )
     app.callback()(_options)
-    for command in (run, datasets, bench, figures, select):
+    for command in (run, datasets, bench, figures, select, audit):
         app.command()(command)
     add_commands(app)
     return app

@@ -56,13 +56,15 @@ def load_file(path: Path, said: FileColumns) -> Dataset:
     if label is None:
         raise InputError(f"Say which column of {path.name} is the label (--label): {_some(columns)}.")
     for name in (label, *([] if sensitive is None else [sensitive]), *drop):
-        _require(name, columns, path.name)
+        require_column(name, columns, path.name)
     if label == sensitive or label in drop:
         other = "the sensitive attribute" if label == sensitive else "left out"
         raise InputError(f"Column {label!r} cannot be both the label and {other}.")
-    labels, label_names = _labels(label, frame[label], said.positive)
-    groups, names = _groups(sensitive, frame, said.reference, said.group_names)
-    features, notes = _features(frame.drop(columns=[name for name in {label, sensitive, *drop} if name is not None]))
+    labels, label_names = read_labels(label, frame[label], said.positive)
+    groups, names = read_groups(sensitive, frame, said.reference, said.group_names)
+    features, notes = read_features(
+        frame.drop(columns=[name for name in {label, sensitive, *drop} if name is not None])
+    )
     return Dataset(
         name=table_name(path),
         own=True,
@@ -77,7 +79,8 @@ def load_file(path: Path, said: FileColumns) -> Dataset:
     )
 
 
-def _require(name: str, columns: list[str], file: str) -> None:
+def require_column(name: str, columns: Sequence[str], file: str) -> None:
+    """InputError where a file has no such column, with the nearest one."""
     if name not in columns:
         near = difflib.get_close_matches(name, columns, n=1, cutoff=0.5)
         hint = f"did you mean {near[0]!r}?" if near else f"it has {_some(columns)}."
@@ -92,7 +95,8 @@ def _row(bad: Any) -> str:
     return f"data row {int(np.flatnonzero(np.asarray(bad))[0]) + 1}"
 
 
-def _labels(name: str, column: pd.Series[Any], positive: str | None) -> tuple[IntArray, tuple[str, str]]:
+def read_labels(name: str, column: pd.Series[Any], positive: str | None) -> tuple[IntArray, tuple[str, str]]:
+    """Labels 0/1 and the names of both."""
     missing = column.isna().to_numpy()
     if missing.any():
         raise InputError(
@@ -123,7 +127,7 @@ def _positive_of(values: Sequence[str]) -> str:
         return max(values)
 
 
-def _groups(
+def read_groups(
     name: str | None, frame: pd.DataFrame, reference: str | None, given: Sequence[str] | None
 ) -> tuple[IntArray, tuple[str, ...]]:
     """Group codes and names. Messages say nothing of any row: who belongs where is nobody's business."""
@@ -160,7 +164,8 @@ def _recorded_groups(name: str, column: pd.Series[Any]) -> tuple[IntArray, list[
     return codes, found
 
 
-def _features(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+def read_features(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """The columns that are features, as numbers and categories, and notes on those left out."""
     kept: dict[str, pd.Series[Any]] = {}
     notes: list[str] = []
     for name in map(str, frame.columns):

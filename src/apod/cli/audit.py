@@ -1,0 +1,135 @@
+"""`apod audit`: how unfair is a model, from its decisions and a few people's groups."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from apod.cli.options import words
+from apod.errors import InputError
+
+if TYPE_CHECKING:
+    from apod.audit import Audit, Estimate
+    from apod.audit.table import AuditTable
+
+
+def audit(
+    table: Path = typer.Argument(help="Everybody the model decides about: CSV or Parquet, one row each."),
+    label: str = typer.Option(..., help="The true label (two values)."),
+    prediction: str = typer.Option(..., help="The model's decisions or probabilities; two columns: before,after."),
+    group: str = typer.Option("group", help="Column of the answers: people's groups, mostly empty."),
+    answers: Path | None = typer.Option(None, help="Answers in a file of their own: row, group, draw_probability."),
+    probability: str = typer.Option(
+        "draw_probability", help="Column with each drawn row's probability; absent: all answers were drawn alike."
+    ),
+    groups: str | None = typer.Option(None, help="Names of the groups, comma-separated, the reference last."),
+    reference: str | None = typer.Option(None, help="The group others are compared with (default: the largest)."),
+    positive: str | None = typer.Option(None, help="Which label is the positive one."),
+    proxy: str | None = typer.Option(
+        None, help="Columns with P(group), as female:p_female; of two groups one will do."
+    ),
+    features: str | None = typer.Option(
+        None, help='Columns to guess groups from (default: all others; "none": answers alone).'
+    ),
+    drop: str | None = typer.Option(None, help="Columns to leave out of the features, comma-separated."),
+    draw: int = typer.Option(0, help="Propose so many further people to ask, at random; writes them to --out."),
+    out: Path | None = typer.Option(None, help="Where --draw writes: row, draw_probability, group (to be filled in)."),
+    within: float = typer.Option(0.05, help="How exactly you want to know the differences, for the plan."),
+    seed: int = typer.Option(0, help="Same seed, same draw and folds."),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+) -> None:
+    """Estimate each group's rates and their differences with 95 % intervals, and plan further answers.
+
+    Example: apod audit people.csv --label hired --prediction model --group gender
+    """
+    from apod.audit.table import AuditColumns, read_audit
+
+    said = AuditColumns(
+        label=label,
+        predictions=tuple(words(prediction)),
+        group=group,
+        probability=probability,
+        group_names=tuple(words(groups)) if groups is not None else None,
+        reference=reference,
+        positive=positive,
+        proxies=_pairs(proxy) if proxy is not None else None,
+        features=None if features is None else () if features == "none" else tuple(words(features)),
+        drop=tuple(words(drop or "")),
+    )
+    found = read_audit(table, said, answers, seed)
+    if draw:
+        _draw(found, draw, out, as_json)
+        return
+    result = found.audit()
+    if as_json:
+        typer.echo(json.dumps(result.to_dict() | {"needed": {str(within): result.precision.needed(within)}}))
+        return
+    render(result, within)
+
+
+def _pairs(text: str) -> dict[str, str]:
+    pairs = [part.split(":", 1) for part in words(text)]
+    if not pairs or any(len(pair) != 2 for pair in pairs):
+        raise InputError(f"--proxy takes GROUP:COLUMN, comma-separated, got {text!r}.")
+    return {group.strip(): column.strip() for group, column in pairs}
+
+
+def _draw(found: AuditTable, count: int, out: Path | None, as_json: bool) -> None:
+    drawn = found.draw(count)
+    if as_json:
+        typer.echo(drawn.drop(columns="group").to_json(orient="records"))
+    if out is not None:
+        drawn.to_csv(out, index=False)
+        out.chmod(0o600)  # it will hold people's groups
+    if as_json:
+        return
+    if out is None:
+        raise InputError("Say where the people to ask shall be written: --out asked.csv.")
+    typer.echo(
+        f"{count} people to ask, {len(drawn)} in all, in {out}. Fill in `group`, then audit with --answers {out}."
+    )
+
+
+def render(result: Audit, within: float) -> None:
+    """The audit as a few lines of text."""
+    typer.echo(
+        f"{result.people} people, {result.drawn} answers drawn at random"
+        + (f", {result.told} more known" if result.told else "")
+        + f"; {result.level:.0%} intervals"
+    )
+    for name, view in result.views.items():
+        typer.echo(f"\n{name}")
+        for group, rates in view.groups.items():
+            typer.echo(f"  {group}: TPR {_span(rates.tpr)}   FPR {_span(rates.fpr)}")
+        what = " - ".join(result.group_names) if len(result.group_names) == 2 else "highest - lowest"
+        for rate, found, classical in (
+            ("TPR", view.tpr_difference, view.classical_tpr),
+            ("FPR", view.fpr_difference, view.classical_fpr),
+        ):
+            beside = f"   (answers alone: {_span(classical)})" if classical is not None else ""
+            typer.echo(f"  {rate} {what}: {_span(found)}{beside}")
+        typer.echo(f"  gap |dTPR| + |dFPR|: {_span(view.gap)}")
+    if result.change is not None:
+        typer.echo(f"\nfrom {result.change.before} to {result.change.after}: gap {_span(result.change.gap)}")
+    typer.echo(f"\nplan: {plan_text(result.precision.needed(within), within)}")
+    for note in result.notes():
+        typer.echo(f"note: {note}")
+
+
+def plan_text(more: int | None, within: float) -> str:
+    """The plan in a sentence."""
+    if more is None:
+        return f"nobody is left to ask who would bring both differences within +-{within:g}."
+    if more == 0:
+        return f"both differences are known within +-{within:g}."
+    digits = 10 ** max(0, len(str(more)) - 2)
+    return f"about {-(-more // digits) * digits} more answers to know both differences within +-{within:g}."
+
+
+def _span(estimate: Estimate) -> str:
+    if estimate.value is None:
+        return "unknown"
+    return f"{estimate.value:+.3f} [{estimate.low:+.3f}, {estimate.high:+.3f}]"
