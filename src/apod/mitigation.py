@@ -7,7 +7,7 @@ the paper's curve has one per strength. Nothing here ever sees a group that was 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +19,18 @@ from apod.answers import Answers
 from apod.coverage import Coverage
 from apod.data.dataset import UNKNOWN
 from apod.heads import HeadBank
-from apod.pod import DRAWN_ROWS, DrawnPenaltyRows, PenaltyRows, Pool, Training, pretrain_head, train_heads
+from apod.large import in_blocks, is_large
+from apod.pod import (
+    DRAWN_ROWS,
+    DrawnPenaltyRows,
+    PenaltyRows,
+    Pool,
+    Round,
+    Training,
+    draw_round,
+    pretrain_head,
+    train_heads,
+)
 from apod.proxy import PROXIES, Proxy
 from apod.randomness import generator
 from apod.selection import SELECTORS, Choice, View, first_rows
@@ -84,8 +95,14 @@ class Mitigation:
     """The state of Algorithm 1 for all heads and trajectories of a plan."""
 
     def __init__(
-        self, pool: Pool, plan: Plan, training: Training, pretrained: npt.NDArray[np.float64] | None = None
+        self,
+        pool: Pool,
+        plan: Plan,
+        training: Training,
+        pretrained: npt.NDArray[np.float64] | None = None,
+        coverage: Callable[[], Coverage] | None = None,
     ) -> None:
+        """`coverage` opens the distances over the pool's embeddings elsewhere; here, unless told."""
         self.pool, self.plan, self.training = pool, plan, training
         start = pretrain_head(pool, training) if pretrained is None else pretrained
         width = pool.embeddings.shape[1]
@@ -95,43 +112,50 @@ class Mitigation:
             len(plan.trajectories), width, pool.n_groups, pool.seed, pool.dataset, pool.embeddings.dtype
         )
         self.answers = [Answers() for _ in plan.trajectories]
-        self.coverage = [Coverage(pool.embeddings.numpy()) for _ in plan.trajectories]
+        covered = coverage or (lambda: Coverage(pool.embeddings.numpy()))
+        self.coverage = [covered() for _ in plan.trajectories]
         self.round = 0
 
     def refit(self) -> None:
         """One round of training: f_a on S, then POD on S, both continued from the last round."""
         self.proxy.fit(self.pool.embeddings, self.answers)
-        train_heads(self.heads, self.pool, self.training, self.round, self.strengths, self._penalty_rows())
+        drawn = draw_round(self.pool, self.training, self.round)
+        train_heads(self.heads, drawn.pool, drawn.training, self.round, self.strengths, self._penalty_rows(drawn))
         self.round += 1
 
-    def _penalty_rows(self) -> PenaltyRows | None:
+    def _penalty_rows(self, drawn: Round) -> PenaltyRows | None:
         penalty, of_head = self.training.penalty, [head.trajectory for head in self.plan.heads]
         if penalty.over == "pool":
-            return DrawnPenaltyRows(self.pool, penalty.what, self._pool_membership(of_head))
+            return DrawnPenaltyRows(drawn.pool, penalty.what, self._pool_membership(of_head, drawn))
         if not any(len(answers.known()[0]) for answers in self.answers):
             return None
         if len(self.answers) == 1 and len(self.answers[0]) > DRAWN_ROWS:  # nearly everybody is known: S is a pool
-            told = self._told(torch.zeros(1, len(self.pool.labels), self.pool.n_groups))
+            everybody = Round(self.pool, self.training)
+            told = self._told(torch.zeros(1, len(self.pool.labels), self.pool.n_groups), everybody)
             rows = torch.from_numpy(np.unique(self.answers[0].known()[0]))
             return DrawnPenaltyRows(self.pool, penalty.what, told.to(self.pool.embeddings.dtype), rows)
         return PenaltyRows(self.pool, penalty.what, self.answers, of_head)
 
-    def _pool_membership(self, of_head: Sequence[int]) -> Tensor:
+    def _pool_membership(self, of_head: Sequence[int], drawn: Round) -> Tensor:
         """(T, N, G) proxies over the pool, replaced by the answer where there is one."""
-        membership = self._told(self.membership(self.pool.embeddings))
+        membership = self._told(self.membership(drawn.pool.embeddings), drawn)
         return membership if len(self.answers) == 1 else membership[list(of_head)]
 
-    def _told(self, membership: Tensor) -> Tensor:
+    def _told(self, membership: Tensor, drawn: Round) -> Tensor:
         """Membership (T, N, G) with what was answered written over it."""
         for number, answers in enumerate(self.answers):
-            rows, groups = (torch.from_numpy(part) for part in answers.known())
+            known, told = answers.known()
+            here, places = drawn.places(known)
+            rows, groups = torch.from_numpy(places), torch.from_numpy(told[here])
             membership[number, rows] = 0
-            trust = torch.from_numpy(answers.trust()).to(membership.dtype)
+            trust = torch.from_numpy(answers.trust()[here]).to(membership.dtype)
             membership[number].index_put_((rows, groups), trust, accumulate=True)
         return membership
 
     def membership(self, embeddings: Tensor) -> Tensor:
         """(T, N, G) group probabilities by each trajectory's f_a."""
+        if is_large(len(embeddings)):
+            return in_blocks(self.proxy.probabilities, embeddings)
         return self.proxy.probabilities(embeddings)
 
     def empty_cells(self) -> list[list[tuple[int, int]]]:
@@ -147,8 +171,7 @@ class Mitigation:
     def views(self, unavailable: Sequence[int] = ()) -> list[View]:
         """What the selector of each trajectory may see now."""
         asking = [trajectory.head for trajectory in self.plan.trajectories]
-        positive = self.heads.margins(self.pool.embeddings, asking).sigmoid().numpy()  # (T, N)
-        membership = self.membership(self.pool.embeddings).numpy()
+        positive, membership = (part.numpy() for part in self._scores(asking))
         labels = self.pool.labels.numpy()
         views = []
         for number, answers in enumerate(self.answers):
@@ -156,6 +179,18 @@ class Mitigation:
             askable[[*answers.rows, *unavailable]] = False
             views.append(View(labels, askable, positive[number], membership[number], self.coverage[number]))
         return views
+
+    def _scores(self, asking: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """(T, N) P(y = 1) by each trajectory's asking head, and (T, N, G) its f_a, over the pool."""
+
+        def both(rows: Tensor) -> Tensor:
+            return torch.cat([self.heads.margins(rows, asking).sigmoid()[..., None], self.proxy.probabilities(rows)], 2)
+
+        embeddings = self.pool.embeddings
+        if is_large(len(embeddings)):
+            found = in_blocks(both, embeddings)  # one sweep for both
+            return found[..., 0].contiguous(), found[..., 1:]
+        return self.heads.margins(embeddings, asking).sigmoid(), self.membership(embeddings)
 
     def ask(self, k: int = 1, unavailable: Sequence[int] = ()) -> list[Question]:
         """The next k questions of every trajectory (AIS, Algorithm 3)."""

@@ -7,7 +7,7 @@ behind the mini-batch: all of S in every step, or a fresh draw from the proxy-we
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 
 from apod.answers import Answers, stack_answers
-from apod.data.dataset import FairnessMetric
+from apod.data.dataset import FairnessMetric, IntArray
 from apod.heads import HeadBank, initial_parameters
+from apod.large import drawn_rows, is_large, take_rows
 from apod.penalty import CellWeights, Penalty, cell_weights, penalty_and_slope
 from apod.randomness import generator
 from apod.schedule import Schedule, Step
@@ -66,12 +67,40 @@ def pod_slope(margin: Tensor, labels: Tensor, strengths: Tensor, cells: CellWeig
     return slope
 
 
+@dataclass(frozen=True, eq=False)
+class Round:
+    """What one round trains on: the whole pool, or of a large one a draw that is gone through once."""
+
+    pool: Pool
+    training: Training
+    rows: IntArray | None = None  # which rows of the pool were drawn, in ascending order; None = all
+
+    def places(self, rows: IntArray) -> tuple[IntArray, IntArray]:
+        """Which of these rows are in it (positions in `rows`), and where they stand in its pool."""
+        if self.rows is None:
+            return np.arange(len(rows)), rows
+        found = np.minimum(np.searchsorted(self.rows, rows), len(self.rows) - 1)
+        here = np.flatnonzero(self.rows[found] == rows)
+        return here, found[here]
+
+
+def draw_round(pool: Pool, training: Training, round_: str | int) -> Round:
+    """The pool and the training of one round, `apod.large`."""
+    if not is_large(len(pool.labels)):
+        return Round(pool, training)
+    rows = drawn_rows(len(pool.labels), training.batch_size, pool.seed, pool.dataset, round_)
+    embeddings = torch.from_numpy(take_rows(pool.embeddings.numpy(), rows))
+    drawn = replace(pool, embeddings=embeddings, labels=pool.labels[torch.from_numpy(rows)])
+    return Round(drawn, replace(training, epochs=1), rows)
+
+
 def pretrain_head(pool: Pool, training: Training) -> npt.NDArray[np.float64]:
     """(P,) parameters of a head after `epochs` epochs of cross-entropy: where every strength starts."""
     sizes = (pool.embeddings.shape[1], *training.hidden, 2)
     initial = initial_parameters(sizes, generator(pool.seed, "head", pool.dataset))
     bank = HeadBank.replicate(initial, 1, sizes, pool.embeddings.dtype)
-    train_heads(bank, pool, training, "pre-training", torch.zeros(1))
+    drawn = draw_round(pool, training, "pre-training")
+    train_heads(bank, drawn.pool, drawn.training, "pre-training", torch.zeros(1))
     return bank.parameters[0].double().numpy()
 
 

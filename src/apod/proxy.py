@@ -17,6 +17,7 @@ from torch import Tensor
 
 from apod.answers import Answers, stack_answers
 from apod.heads import HeadBank, initial_parameters
+from apod.large import is_large, moments
 from apod.penalty import cross_entropy_slope
 from apod.randomness import generator
 from apod.threads import one_thread
@@ -114,13 +115,12 @@ class LogisticProxy:
 
     def fit(self, embeddings: Tensor, trajectories: Sequence[Answers]) -> None:
         """Fit each trajectory's answers anew; with one group seen so far, its frequency is all there is."""
-        pool = embeddings.double().numpy()
-        self._centre, spread = pool.mean(axis=0), pool.std(axis=0)
+        self._centre, spread = _moments(embeddings)
         self._scale = np.where(spread > 1e-9, spread, 1.0)
         for number, answers in enumerate(trajectories):
             rows, groups = answers.known()
-            trust = answers.trust()
-            self._weights[number] = self._fit_one((pool[rows] - self._centre) / self._scale, groups, trust)
+            inputs = (embeddings[torch.from_numpy(rows)].double().numpy() - self._centre) / self._scale
+            self._weights[number] = self._fit_one(inputs, groups, answers.trust())
 
     def _fit_one(
         self, inputs: npt.NDArray[np.float64], groups: npt.NDArray[np.int64], trust: npt.NDArray[np.float64]
@@ -158,6 +158,14 @@ class LogisticProxy:
     def restore(self, state: State) -> None:
         """Go on from a checkpoint."""
         self._weights, self._centre, self._scale = state["weights"].copy(), state["centre"], state["scale"]
+
+
+def _moments(embeddings: Tensor) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """(d,) mean and standard deviation of the columns."""
+    if is_large(len(embeddings)):
+        return moments(embeddings.numpy())
+    pool = embeddings.double().numpy()
+    return pool.mean(axis=0), pool.std(axis=0)
 
 
 PROXIES: dict[str, Callable[[int, int, int, int, str, torch.dtype], Proxy]] = {

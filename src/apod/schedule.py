@@ -16,6 +16,9 @@ from torch import Tensor
 
 from apod.randomness import generator
 
+STEPS_AT_ONCE = 256
+"""Steps whose masks behind the mini-batch are drawn at a time: a million rows would need half a gigabyte."""
+
 
 @dataclass(frozen=True)
 class Step:
@@ -59,20 +62,45 @@ class Schedule:
         masks = generator(self.seed, "dropout", *key)
         behind = self._masks_behind(len(batches), generator(self.seed, "dropout-penalty", *key))
         pool = generator(self.seed, "penalty-rows", *key)
-        for number, rows in enumerate(batches):
+        for rows, back in zip(batches, behind, strict=True):
             drawn = (
                 torch.from_numpy(pool.choice(self.draw_from or self.n, self.draw, replace=False)) if self.draw else None
             )
             front = [self._scaled(masks.random((len(rows), width), dtype=np.float32)) for width in self.hidden]
-            both = [torch.cat([a, b[:, number]]) for a, b in zip(front, behind, strict=True)]
+            both = [torch.cat([a, b]) for a, b in zip(front, back, strict=True)]
             yield Step(rows, both, drawn, 1 / (1 - self.dropout))
 
-    def _masks_behind(self, steps: int, rng: np.random.Generator) -> list[Tensor]:
-        """Masks (S, steps, H) of the rows behind the mini-batch; rows lead, so that more rows change no earlier one."""
-        rows = self.own + self.draw
-        drawn = rng.random((rows, steps, sum(self.hidden)), dtype=np.float32)
-        return list(torch.split(self._scaled(drawn), list(self.hidden), dim=2))
+    def _masks_behind(self, steps: int, rng: np.random.Generator) -> Iterator[list[Tensor]]:
+        """Masks (S, H) of the rows behind each mini-batch.
+
+        The numbers are those of one draw of (S, steps, H): rows lead, so that more rows change no earlier one. Of a
+        long epoch some steps are drawn at a time, each row's from its own place in the stream.
+        """
+        rows, width = self.own + self.draw, sum(self.hidden)
+        for first in range(0, steps, STEPS_AT_ONCE):
+            some = min(STEPS_AT_ONCE, steps - first)
+            if some == steps:
+                drawn = rng.random((rows, steps, width), dtype=np.float32)
+            else:
+                places = [(row * steps + first) * width for row in range(rows)]
+                drawn = np.empty((rows, some, width), dtype=np.float32)
+                for row, place in enumerate(places):
+                    drawn[row] = _at(rng, place, some * width).reshape(some, width)
+            masks = torch.split(self._scaled(drawn), list(self.hidden), dim=2)
+            for step in range(some):
+                yield [mask[:, step] for mask in masks]
 
     def _scaled(self, uniform: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> Tensor:
         keep = torch.from_numpy(uniform) >= self.dropout
         return keep.to(self.dtype).div_(1 - self.dropout)
+
+
+def _at(rng: np.random.Generator, place: int, count: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+    """Numbers `place` to `place + count` of `rng.random(dtype=float32)`; the generator itself stays where it is.
+
+    PCG64 makes two such numbers of each of its steps, and can skip steps.
+    """
+    bits = np.random.PCG64(0)
+    bits.state = rng.bit_generator.state  # type: ignore[assignment]
+    bits.advance(place // 2)
+    return np.random.Generator(bits).random(count + place % 2, dtype=np.float32)[place % 2 :]

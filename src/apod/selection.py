@@ -8,7 +8,7 @@ The paper's rule (Algorithm 3) in two steps:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -186,17 +186,14 @@ SELECTORS: dict[str, Selector] = {
 """Whom to ask about next, by name."""
 
 
-def first_rows(labels: IntArray, rng: np.random.Generator) -> list[Choice]:
+def first_rows(labels: IntArray, rng: np.random.Generator) -> Iterator[Choice]:
     """All rows in the order the first answers are drawn: at random, alternating between the labels.
 
     Nobody's group is known yet, so nothing but the label can be balanced.
     """
-    piles = [rng.permutation(np.flatnonzero(labels == label)).tolist() for label in (1, 0)]
-    sizes = [len(pile) for pile in piles]
-    order: list[Choice] = []
-    for place in range(max(sizes)):
-        for label, pile, size in zip((1, 0), piles, sizes, strict=True):
-            if place < size:
+    piles = [rng.permutation(np.flatnonzero(labels == label)) for label in (1, 0)]
+    for place in range(max(len(pile) for pile in piles)):
+        for label, pile in zip((1, 0), piles, strict=True):
+            if place < len(pile):
                 reason: Reason = {"rule": "first answers, random person of a label", "label": label}
-                order.append(Choice(int(pile[place]), reason, 1 / (size - place)))
-    return order
+                yield Choice(int(pile[place]), reason, 1 / (len(pile) - place))

@@ -308,7 +308,7 @@ def test_a_generator_with_another_seed_draws_somebody_else() -> None:
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.integers(0, 1), min_size=1, max_size=30), st.integers(0, 1000))
 def test_first_rows_alternate_between_the_labels_and_hold_everybody_once(labels: list[int], seed: int) -> None:
-    order = first_rows(np.array(labels), np.random.default_rng(seed))
+    order = list(first_rows(np.array(labels), np.random.default_rng(seed)))
     assert sorted(choice.row for choice in order) == list(range(len(labels)))
     both = 2 * min(labels.count(0), labels.count(1))
     drawn = [labels[choice.row] for choice in order]
@@ -322,7 +322,7 @@ def test_first_rows_alternate_between_the_labels_and_hold_everybody_once(labels:
 
 def test_first_rows_are_uniform_within_a_label() -> None:
     labels = np.array([1, 0, 0, 0, 1, 0])
-    first = Counter(first_rows(labels, np.random.default_rng(seed))[1].row for seed in range(2000))
+    first = Counter(list(first_rows(labels, np.random.default_rng(seed)))[1].row for seed in range(2000))
     assert set(first) == {1, 2, 3, 5}
     assert all(abs(count / 2000 - 0.25) < 0.05 for count in first.values())
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -17,11 +18,13 @@ import numpy.typing as npt
 import torch
 
 from apod.answers import Answers
+from apod.campaign.distances import Distances
 from apod.campaign.engine import GroupAnswer, ModelState, Proposal
 from apod.campaign.materials import Materials
 from apod.data.dataset import IntArray
 from apod.data.encode import TableEncoder
 from apod.errors import CheckpointError, UnknownName
+from apod.large import is_large, mapped_tensor, standardise
 from apod.mitigation import Mitigation
 from apod.pod import Pool, pretrain_head
 from apod.prepare import table_body
@@ -57,7 +60,8 @@ class MitigationEngine:
         self.settings = settings_of(materials.settings.engine)
         seed, name = materials.settings.seed, materials.settings.name
         labels = materials.labels()
-        embeddings = torch.tensor(self._embed(materials, labels, seed, name))
+        stored = self._embed(materials, labels, seed, name)
+        embeddings = mapped_tensor(stored) if is_large(len(stored)) else torch.tensor(stored)
         self.pool = Pool(
             dataset=name,
             seed=seed,
@@ -68,6 +72,9 @@ class MitigationEngine:
             n_groups=len(self._names),
         )
         self._training = self.settings.training(HIDDEN)
+        self._distances = Distances(
+            self.pool.embeddings.numpy(), materials.files.folder / f"coverage-{materials.campaign}.state"
+        )
         self._pretrained = np.array(materials.remember("head", self._pretrain)["parameters"])
 
     def _pretrain(self) -> dict[str, npt.NDArray[Any]]:
@@ -75,6 +82,9 @@ class MitigationEngine:
 
     def _embed(self, materials: Materials, labels: IntArray, seed: int, name: str) -> npt.NDArray[np.float32]:
         def compute() -> dict[str, npt.NDArray[Any]]:
+            given = materials.features()
+            if self.settings.body == "precomputed" and isinstance(given, np.ndarray) and is_large(len(given)):
+                return {"embeddings": standardise(np.asarray(given))[1]}
             encoder = TableEncoder().fit(materials.features())
             encoded = encoder.transform(materials.features())
             body = table_body(encoded, encoder, labels, self.settings, WIDTH, seed, name)
@@ -112,11 +122,12 @@ class MitigationEngine:
         """The selector's choices by the model; without one, random people balanced by label."""
         if model is None:
             rng = generator(self.pool.seed, "first", self.pool.dataset)
-            choices = [c for c in first_rows(self.pool.labels.numpy(), rng) if c.row not in unavailable]
-            return [self._proposal(choice) for choice in choices[:k]]
-        engine = self._restored(model)
-        self._tell(engine, self._answers(answers))
-        return [self._proposal(question.choice) for question in engine.ask(k, sorted(unavailable))]
+            choices = (c for c in first_rows(self.pool.labels.numpy(), rng) if c.row not in unavailable)
+            return [self._proposal(choice) for choice in islice(choices, k)]
+        engine, told = self._restored(model), self._answers(answers)
+        engine.answers[0] = told
+        with self._distances.to(dict.fromkeys(told.rows)) as engine.coverage[0]:
+            return [self._proposal(question.choice) for question in engine.ask(k, sorted(unavailable))]
 
     def _proposal(self, choice: Choice) -> Proposal:
         reason = dict(choice.reason)
@@ -140,7 +151,8 @@ class MitigationEngine:
         return seen > 0 and first_answers_done(len(set(told.rows)), seen, self.pool.n_groups, self._budget)
 
     def _fresh(self) -> Mitigation:
-        return Mitigation(self.pool, self.settings.plan(), self._training, self._pretrained)
+        # whoever asks gets distances of their own; a fit needs none
+        return Mitigation(self.pool, self.settings.plan(), self._training, self._pretrained, self._distances.none)
 
     def _restored(self, model: CampaignModel) -> Mitigation:
         engine = self._fresh()
@@ -149,13 +161,8 @@ class MitigationEngine:
         engine.round = model.round
         return engine
 
-    def _tell(self, engine: Mitigation, told: Answers) -> None:
-        known = set(engine.coverage[0].answered)
-        engine.answers[0] = told
-        engine.coverage[0].add([row for row in dict.fromkeys(told.rows) if row not in known])
-
     def _refitted(self, engine: Mitigation, told: Answers) -> CampaignModel:
-        self._tell(engine, told)
+        engine.answers[0] = told
         engine.refit()
         arrays = {f"heads.{name}": value for name, value in engine.heads.state().items()}
         arrays |= {f"proxy.{name}": value for name, value in engine.proxy.state().items()}

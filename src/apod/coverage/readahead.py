@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 from typing import Any
 
@@ -11,15 +12,17 @@ WINDOW = 32 << 20  # bytes asked for at a time: a page at a time, a file out of 
 
 
 class ReadAhead:
-    """Of a matrix in a mapped file, which rows will be needed; of any other matrix, nothing happens."""
+    """Which rows of a matrix will be needed; for one in memory, or laid out by columns, nothing happens.
+
+    By address, because an array that went through another library no longer knows the file it is a view of.
+    """
 
     def __init__(self, matrix: np.ndarray[Any, Any]) -> None:
-        self._file = _mapping(matrix) if matrix.flags.c_contiguous and hasattr(mmap, "MADV_WILLNEED") else None
         self._row = matrix.strides[0]
-        self._first = 0
-        if self._file is not None:
-            whole = np.frombuffer(self._file, dtype=np.uint8)
-            self._first = matrix.__array_interface__["data"][0] - whole.__array_interface__["data"][0]
+        self._first = matrix.__array_interface__["data"][0]
+        self._end = self._first + matrix.nbytes
+        useful = matrix.flags.c_contiguous and matrix.nbytes > WINDOW and hasattr(mmap, "MADV_WILLNEED")
+        self._advise = _advise() if useful else None
 
     def turns(self, step: int) -> int:
         """How many blocks of so many rows make a window."""
@@ -27,16 +30,13 @@ class ReadAhead:
 
     def want(self, start: int, stop: int) -> None:
         """Rows start to stop will be read soon."""
-        if self._file is None:
-            return
         first = (self._first + start * self._row) // mmap.PAGESIZE * mmap.PAGESIZE
-        last = min(len(self._file), self._first + stop * self._row)
-        if first < last:
-            self._file.madvise(mmap.MADV_WILLNEED, first, last - first)
+        last = min(self._end, self._first + stop * self._row)
+        if self._advise is not None and first < last:
+            self._advise(first, last - first, mmap.MADV_WILLNEED)  # advice: refused, nothing is lost
 
 
-def _mapping(array: Any) -> mmap.mmap | None:
-    """The mapped file an array is a view of, if it is one."""
-    while isinstance(array, np.ndarray):
-        array = array.base
-    return array if isinstance(array, mmap.mmap) else None
+def _advise() -> Any:
+    function = ctypes.CDLL(None).madvise
+    function.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    return function

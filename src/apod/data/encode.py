@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -97,6 +97,12 @@ class TableEncoder:
         if len(frame) == 0:
             raise InputError(f"X has 0 sample(s) (shape={frame.shape}) while a minimum of 1 is required.")
         return self._settle(tuple(self._fit_column(str(name), frame[name]) for name in frame.columns))
+
+    @classmethod
+    def of_numbers(cls, names: Sequence[str], means: Floats, scales: Floats) -> Self:
+        """An encoder of number columns whose moments are known."""
+        triples = zip(names, means.tolist(), scales.tolist(), strict=True)
+        return cls()._settle(tuple(NumberColumn(*one) for one in triples))
 
     def transform(self, X: Any) -> npt.NDArray[np.float32]:
         """The encoded rows, (n, d) float32; columns are found by name, those of plain arrays by position."""

@@ -1,0 +1,32 @@
+"""A campaign's distances from question to question: always those of a fresh look at exactly these answers."""
+
+import numpy as np
+import pytest
+
+from apod import large
+from apod.campaign.distances import Distances
+from apod.coverage import Coverage
+
+
+@pytest.mark.parametrize("limit", [10, 10**6])
+def test_distances_are_to_exactly_the_answers_that_stand(tmp_path, monkeypatch, limit):
+    monkeypatch.setattr(large, "LARGE", limit)
+    matrix = np.random.default_rng(0).standard_normal((500, 4)).astype(np.float32)
+    kept = Distances(matrix, tmp_path / "state")
+    for rows in ([3, 4], [3, 4, 9], [4, 9], [], [100]):
+        with kept.to(rows) as coverage:
+            assert sorted(coverage.answered) == sorted(rows)
+            np.testing.assert_array_equal(coverage.distances, Coverage(matrix, rows).distances)
+    assert (tmp_path / "state").exists() == (limit == 10)
+
+
+def test_another_process_reads_no_matrix_for_what_is_on_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(large, "LARGE", 10)
+    matrix = np.random.default_rng(0).standard_normal((500, 4)).astype(np.float32)
+    with Distances(matrix, tmp_path / "state").to([3, 4]):
+        pass
+    with Distances(matrix, tmp_path / "state").to([3, 4]) as coverage:
+        assert coverage.passes == 0
+    (tmp_path / "state").write_bytes(b"torn")
+    with Distances(matrix, tmp_path / "state").to([3, 4]) as coverage:
+        np.testing.assert_array_equal(coverage.distances, Coverage(matrix, [3, 4]).distances)

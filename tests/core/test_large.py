@@ -1,0 +1,147 @@
+"""Pools larger than memory: sweeps give what one look at everything gives, and training is bounded."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from apod import large
+from apod.answers import Answers
+from apod.data import TableEncoder
+from apod.errors import InputError
+from apod.mitigation import Mitigation, Plan
+from apod.penalty import Penalty
+from apod.pod import Pool, Training, draw_round
+from apod.proxy import LogisticProxy
+from apod.schedule import Schedule
+
+ROWS, WIDTH = 30_000, 6
+
+
+@pytest.fixture
+def small_limits(monkeypatch):
+    """Everything is large; blocks end where forward passes do."""
+    monkeypatch.setattr(large, "LARGE", 1000)
+    monkeypatch.setattr(large, "ROUND_STEPS", 20)
+    monkeypatch.setattr(large, "BLOCK", 8192)
+
+
+@pytest.fixture(scope="module")
+def matrix():
+    return np.random.default_rng(0).standard_normal((ROWS, WIDTH)).astype(np.float32) * 3 + 1
+
+
+@pytest.fixture
+def mapped(matrix, tmp_path):
+    np.save(tmp_path / "m.npy", matrix)
+    return np.load(tmp_path / "m.npy", mmap_mode="r")
+
+
+def pool_of(embeddings) -> Pool:
+    labels = torch.from_numpy(np.random.default_rng(1).integers(0, 2, len(embeddings)))
+    return Pool("people", 0, large.mapped_tensor(embeddings), labels, torch.zeros(0, WIDTH), labels[:0], 2)
+
+
+def test_masks_drawn_some_at_a_time_are_those_of_one_draw(monkeypatch):
+    schedule = Schedule(n=300, hidden=(5, 4), seed=1, dataset="p", round=0, epochs=2, batch_size=7, own=3, draw=2)
+    monkeypatch.setattr("apod.schedule.STEPS_AT_ONCE", 10**9)
+    whole = list(schedule)
+    monkeypatch.setattr("apod.schedule.STEPS_AT_ONCE", 4)
+    for one, other in zip(whole, schedule, strict=True):
+        assert torch.equal(one.rows, other.rows)
+        assert all(torch.equal(a, b) for a, b in zip(one.masks, other.masks, strict=True))
+
+
+def test_a_tensor_over_a_mapped_file_is_the_file(mapped, matrix):
+    assert large.mapped_tensor(mapped).data_ptr() == mapped.ctypes.data
+    assert torch.equal(large.mapped_tensor(mapped), torch.from_numpy(matrix))
+
+
+@pytest.mark.parametrize("in_memory", [0, 1 << 30])
+def test_rows_taken_in_a_sweep_are_those_rows(small_limits, monkeypatch, mapped, matrix, in_memory):
+    monkeypatch.setattr(large, "IN_MEMORY", in_memory)
+    for rows in (np.array([0, ROWS - 1]), np.sort(np.random.default_rng(2).permutation(ROWS)[:999])):
+        np.testing.assert_array_equal(large.take_rows(mapped, rows), matrix[rows])
+
+
+def test_a_round_of_a_large_pool_is_a_bounded_draw_without_repeats(small_limits, mapped, matrix):
+    pool, training = pool_of(mapped), Training(batch_size=32)
+    drawn, again, other = (draw_round(pool, training, round_) for round_ in (0, 0, 1))
+    assert drawn.training.epochs == 1
+    assert len(drawn.rows) == len(np.unique(drawn.rows)) == 20 * 32
+    np.testing.assert_array_equal(drawn.rows, again.rows)
+    assert set(drawn.rows) != set(other.rows)
+    np.testing.assert_array_equal(drawn.pool.embeddings.numpy(), matrix[drawn.rows])
+    assert torch.equal(drawn.pool.labels, pool.labels[drawn.rows])
+    assert large.steps_per_round(ROWS, 10, 32) == 20
+    here, places = drawn.places(np.array([drawn.rows[5], 10**6, drawn.rows[0]]))
+    assert (here.tolist(), places.tolist()) == ([0, 2], [5, 0])
+
+
+def test_a_small_pool_trains_on_itself(matrix):
+    pool, training = pool_of(matrix), Training()
+    drawn = draw_round(pool, training, 0)
+    assert drawn.pool is pool
+    assert drawn.training is training
+    assert large.steps_per_round(ROWS, 10, 256) == 10 * 118
+
+
+def test_moments_and_scaling_are_the_encoders(small_limits, mapped, matrix):
+    mean, spread = large.moments(mapped)
+    np.testing.assert_allclose(mean, matrix.astype(np.float64).mean(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(spread, matrix.astype(np.float64).std(axis=0), rtol=1e-12)
+    flat = np.hstack([matrix, np.full((ROWS, 1), 7, np.float32), np.zeros((ROWS, 1), np.float32)])
+    np.testing.assert_allclose(large.standardise(flat)[1], TableEncoder().fit_transform(flat), atol=1e-6)
+
+
+def test_a_row_that_is_not_finite_is_named(small_limits, matrix):
+    broken = matrix.copy()
+    broken[20_002, 3] = np.inf
+    with pytest.raises(InputError, match=r"^Row 20002 of the embeddings holds a value that is not a finite number"):
+        large.standardise(broken)
+
+
+@pytest.mark.parametrize("proxy", ["perceptron", "logistic"])
+@pytest.mark.parametrize("over", ["annotated", "pool"])
+def test_a_mapped_pool_asks_and_learns_as_one_in_memory(small_limits, mapped, matrix, proxy, over):
+    training = Training(Penalty(over=over), hidden=(8,), batch_size=32, proxy=proxy)
+    plan = Plan.shared((0.2, 0.5), "apod", 0.5)
+    asked, heads = [], []
+    for embeddings in (mapped, matrix):
+        mitigation = Mitigation(pool_of(embeddings), plan, training)
+        for number, choice in zip(range(6), mitigation.first_questions(), strict=False):
+            mitigation.tell(0, choice.row, number % 2)
+        questions = []
+        for _ in range(3):
+            mitigation.refit()
+            questions += mitigation.ask()
+            mitigation.tell(0, questions[-1].row, questions[-1].row % 2)
+        asked.append([(question.row, question.choice.reason) for question in questions])
+        heads.append(mitigation.heads.parameters)
+    assert asked[0] == asked[1]
+    assert torch.equal(*heads)
+
+
+def test_scores_of_a_sweep_are_those_of_one_look(small_limits, monkeypatch, mapped):
+    training = Training(hidden=(8,), batch_size=32)
+    mitigation = Mitigation(pool_of(mapped), Plan.shared((0.5,), "apod", 0.5), training)
+    for row in range(6):
+        mitigation.tell(0, row, row % 2)
+    mitigation.refit()
+    (swept,) = mitigation.views()
+    monkeypatch.setattr(large, "LARGE", 10**9)
+    (looked,) = mitigation.views()
+    np.testing.assert_array_equal(swept.positive, looked.positive)
+    np.testing.assert_array_equal(swept.membership, looked.membership)
+
+
+def test_the_logistic_proxy_needs_no_copy_of_the_pool(small_limits, monkeypatch, mapped):
+    answers = Answers(tuple(range(40)), tuple(row % 2 for row in range(40)))
+    found = []
+    for limit in (1000, 10**9):
+        monkeypatch.setattr(large, "LARGE", limit)
+        proxy = LogisticProxy(1, WIDTH, 2, 0, "people")
+        proxy.fit(large.mapped_tensor(mapped), [answers])
+        found.append(proxy.probabilities(large.mapped_tensor(mapped)).numpy())
+    np.testing.assert_allclose(*found, atol=1e-6)
