@@ -18,7 +18,7 @@ LAYERS: list[set[str]] = [
     {"data", "metrics", "counts", "randomness", "errors", "tensorfiles", "threads"},
     {
         "body", "contrastive", "augment", "resnet", "image_training", "images",
-        "heads", "penalty", "proxy", "coverage", "cluster", "large", "schedule", "answers", "audit",
+        "heads", "penalty", "proxy", "coverage", "cluster", "large", "embedded", "schedule", "answers", "audit",
     },
     {"mitigation", "pod", "selection", "head_selection", "bound", "rounds", "annotators", "settings", "prepare"},
     {"campaign", "classifier"},

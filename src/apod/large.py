@@ -111,28 +111,28 @@ def moments(matrix: Matrix) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.flo
     return mean, np.sqrt(squares / len(matrix))
 
 
-def standardise(matrix: Matrix) -> tuple[TableEncoder, Matrix]:
-    """Given embeddings scaled column by column, as an encoder does it, in four sweeps; and that encoder.
-
-    (n, d) of any type of number to (n, d) float32. A row that is not finite is named.
-    """
+def fit_numbers(matrix: Matrix) -> TableEncoder:
+    """The encoder of a matrix of numbers, as `TableEncoder.fit` makes it, in three sweeps; a bad row is named."""
     peak = np.zeros(matrix.shape[1])
     for here, block in blocks(matrix):
         finite = np.isfinite(block)
         if not finite.all():
             row = here.start + int(np.argmin(finite.all(axis=1)))
-            raise InputError(
-                f"Row {row} of the embeddings holds a value that is not a finite number: repair or drop it."
-            )
+            what = "holds a value that is not a finite number: repair or drop it"
+            raise InputError(f"Row {row} of the embeddings {what}.")
         np.maximum(peak, np.abs(block).max(axis=0), out=peak)
     mean, spread = moments(matrix)
     flat = spread <= 10 * np.finfo(np.float64).eps * peak  # rounding alone must not be blown up
     scale = np.where(flat, np.maximum(1.0, peak), spread)
-    encoder = TableEncoder.of_numbers([f"x{column}" for column in range(len(mean))], mean, scale)
+    return TableEncoder.of_numbers([f"x{column}" for column in range(len(mean))], mean, scale)
+
+
+def encode_numbers(encoder: TableEncoder, matrix: Matrix) -> Matrix:
+    """(n, d) float32: every row scaled by the encoder, in one sweep."""
     result = empty_matrix(len(matrix), matrix, np.float32)
     for here, block in blocks(matrix):
         result[here] = encoder.transform(block)
-    return encoder, result
+    return result
 
 
 def in_blocks(compute: Callable[[Tensor], Tensor], embeddings: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from torch import Tensor
 from apod.body import Body, EmbeddingBody, pretrain_body
 from apod.data import Dataset, IntArray, Split, TableEncoder, split_rows
 from apod.errors import InputError
+from apod.large import encode_numbers, fit_numbers, is_large, mapped_tensor, take_rows
 from apod.pod import Pool
 from apod.settings import Settings
 
@@ -40,6 +41,8 @@ def prepare(dataset: Dataset, settings: Settings, seed: int, progress: Progress 
     """Split by seed, fit the encoding and the body on the training part, embed all rows once."""
     split = split_rows(dataset.key, len(dataset), dataset.task.split, seed)
     _check_parts(dataset, split)
+    if settings.body == "precomputed" and is_large(len(dataset)):
+        return _prepare_large(dataset, split, seed)
     encoder = TableEncoder().fit(dataset.features.iloc[split.train])
     encoded = encoder.transform(dataset.features)
     train = encoded[split.train]
@@ -48,6 +51,25 @@ def prepare(dataset: Dataset, settings: Settings, seed: int, progress: Progress 
     )
     embeddings = torch.from_numpy(body.embed(encoded))
     return Prepared(dataset, split, encoder, body, embeddings, make_pool(dataset, split, embeddings, seed))
+
+
+def _prepare_large(dataset: Dataset, split: Split, seed: int) -> Prepared:
+    """The same for embeddings that need not fit in memory: scaled in sweeps, the parts taken in sweeps."""
+    matrix = dataset.features.to_numpy()
+    encoder = fit_numbers(take_rows(matrix, split.train))
+    embeddings = encode_numbers(encoder, matrix)
+    labels = torch.from_numpy(dataset.labels)
+    pool = Pool(
+        dataset=dataset.key,
+        seed=seed,
+        embeddings=mapped_tensor(take_rows(embeddings, split.train)),
+        labels=labels[split.train],
+        validation=mapped_tensor(take_rows(embeddings, split.validation)),
+        validation_labels=labels[split.validation],
+        n_groups=len(dataset.group_names),
+        metric=dataset.task.metric,
+    )
+    return Prepared(dataset, split, encoder, EmbeddingBody(matrix.shape[1]), mapped_tensor(embeddings), pool)
 
 
 def table_body(

@@ -65,11 +65,11 @@ def parts_in(folder, names, columns=4, dtype=np.float32):
     ("names", "message"),
     [
         ([], "holds no .npy file"),
-        (["part-0", "part-1", "part-3"], r"lacks part 2 of the matrix \(1 missing\)"),
-        (["part-1", "part-2", "part-4"], r"lacks part 3 of the matrix"),
-        (["part-2", "part-3"], r"lacks part 1 of the matrix"),
-        (["m-0-of-4", "m-1-of-4"], r"lacks part 2 of the matrix \(2 missing\)"),
-        (["a-0", "b-1"], "parts of more than one matrix"),
+        (["part-0", "part-1", "part-3"], r"lacks part 2 \(1 missing\)"),
+        (["part-1", "part-2", "part-4"], "lacks part 3"),
+        (["part-2", "part-3"], "lacks part 1"),
+        (["m-0-of-4", "m-1-of-4"], r"lacks part 2 \(2 missing\)"),
+        (["a-0", "b-1"], "parts of more than one table or matrix"),
     ],
 )
 def test_a_missing_part_is_named(tmp_path, names, message):

@@ -92,14 +92,16 @@ def test_moments_and_scaling_are_the_encoders(small_limits, mapped, matrix):
     np.testing.assert_allclose(mean, matrix.astype(np.float64).mean(axis=0), rtol=1e-12)
     np.testing.assert_allclose(spread, matrix.astype(np.float64).std(axis=0), rtol=1e-12)
     flat = np.hstack([matrix, np.full((ROWS, 1), 7, np.float32), np.zeros((ROWS, 1), np.float32)])
-    np.testing.assert_allclose(large.standardise(flat)[1], TableEncoder().fit_transform(flat), atol=1e-6)
+    np.testing.assert_allclose(
+        large.encode_numbers(large.fit_numbers(flat), flat), TableEncoder().fit_transform(flat), atol=1e-6
+    )
 
 
 def test_a_row_that_is_not_finite_is_named(small_limits, matrix):
     broken = matrix.copy()
     broken[20_002, 3] = np.inf
     with pytest.raises(InputError, match=r"^Row 20002 of the embeddings holds a value that is not a finite number"):
-        large.standardise(broken)
+        large.fit_numbers(broken)
 
 
 @pytest.mark.parametrize("proxy", ["perceptron", "logistic"])

@@ -279,7 +279,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         load(tmp_path / "absent.csv")
     with pytest.raises(InputError, match=r"There is no file 'absent\.csv'"):
         load_dataset("absent.csv", label="y")
-    with pytest.raises(InputError, match="is a folder"):
+    with pytest.raises(InputError, match=r"holds no \.parquet file"):
         load(tmp_path)
 
 

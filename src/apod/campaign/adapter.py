@@ -24,7 +24,7 @@ from apod.campaign.materials import Materials
 from apod.data.dataset import IntArray
 from apod.data.encode import TableEncoder
 from apod.errors import CheckpointError, UnknownName
-from apod.large import is_large, mapped_tensor, standardise
+from apod.large import encode_numbers, fit_numbers, is_large, mapped_tensor
 from apod.mitigation import Mitigation
 from apod.pod import Pool, pretrain_head
 from apod.prepare import table_body
@@ -84,7 +84,8 @@ class MitigationEngine:
         def compute() -> dict[str, npt.NDArray[Any]]:
             given = materials.features()
             if self.settings.body == "precomputed" and isinstance(given, np.ndarray) and is_large(len(given)):
-                return {"embeddings": standardise(np.asarray(given))[1]}
+                matrix = np.asarray(given)
+                return {"embeddings": encode_numbers(fit_numbers(matrix), matrix)}
             encoder = TableEncoder().fit(materials.features())
             encoded = encoder.transform(materials.features())
             body = table_body(encoded, encoder, labels, self.settings, WIDTH, seed, name)

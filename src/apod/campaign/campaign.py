@@ -100,9 +100,19 @@ class Campaign(Session):
         refit: Refits = "thread",
         **settings: Any,
     ) -> Campaign:
-        """A new campaign over a CSV or Parquet file with a label column."""
-        columns = {"sensitive": sensitive, "drop": drop, "id_column": id_column, "show": show}
-        pool = table_pool(table, label, groups, **columns, positive=positive, gold=gold)  # type: ignore[arg-type]
+        """A new campaign over a CSV or Parquet file (or folder) with a label column, or over a .npy matrix.
+
+        For a matrix, `label` is the .npy file of its labels, and its columns are the embedding.
+        """
+        from apod.campaign.matrix import embedding_pool, is_embedding
+
+        columns: dict[str, Any] = {"sensitive": sensitive, "drop": drop, "id_column": id_column, "show": show}
+        columns |= {"positive": positive, "gold": gold}
+        if is_embedding(Path(table), engine_options or {}):
+            pool = embedding_pool(Path(table), label, groups, **columns)
+            engine_options = {**(engine_options or {}), "body": "precomputed"}
+        else:
+            pool = table_pool(table, label, groups, **columns)
         return cls._create(url, pool, groups, budget, name, files, engine, engine_options, refit, settings)
 
     @classmethod

@@ -15,6 +15,7 @@ from apod.body import Body, EmbeddingBody, ModuleBody
 from apod.data import UNKNOWN, FairnessMetric, IntArray, TableEncoder
 from apod.head_selection import BestHeads, RoundScores, score_heads
 from apod.heads import HeadBank
+from apod.large import is_large, take_rows
 from apod.metrics import METRICS, group_counts
 from apod.mitigation import VANILLA, HeadPlan, Mitigation, Plan, TrajectoryPlan
 from apod.pod import Pool
@@ -73,17 +74,22 @@ def given_body(body: Any, columns: int) -> Body:
 
 def make_pool(embeddings: FloatArray, rows: Rows, metric: FairnessMetric, seed: int) -> Pool:
     """The two parts as Algorithm 1 may see them: no groups in it."""
-    all_rows, labels = torch.from_numpy(embeddings.copy()), torch.from_numpy(rows.labels)
+    labels = torch.from_numpy(rows.labels)
     return Pool(
         dataset=NAME,
         seed=seed,
-        embeddings=all_rows[rows.training],
+        embeddings=_part(embeddings, rows.training),
         labels=labels[rows.training],
-        validation=all_rows[rows.validation],
+        validation=_part(embeddings, rows.validation),
         validation_labels=labels[rows.validation],
         n_groups=max(2, len(rows.group_names)),
         metric=metric,
     )
+
+
+def _part(embeddings: FloatArray, rows: IntArray) -> torch.Tensor:
+    """A copy of some rows; of many in one sweep, and on disk where they are too many for memory."""
+    return torch.from_numpy(take_rows(embeddings, rows) if is_large(len(embeddings)) else embeddings[rows])
 
 
 @one_thread()

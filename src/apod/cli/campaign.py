@@ -36,8 +36,8 @@ def _opened(url: str, name: str | None, files: Path | None) -> Iterator[Campaign
 
 def new(
     url: str = URL,
-    table: Path = typer.Argument(help="Your people: CSV or Parquet, one row each."),
-    label: str = typer.Option(..., help="The column to predict (two values)."),
+    table: Path = typer.Argument(help="Your people: CSV or Parquet (also a folder), or a .npy matrix, one row each."),
+    label: str = typer.Option(..., help="The column to predict (two values); of a .npy matrix, its .npy labels."),
     groups: str = typer.Option(..., help="Names of the groups, comma-separated, in the order of their keys."),
     budget: int = typer.Option(..., help="How many answers may be asked for in all."),
     campaign: str | None = NAME,
@@ -46,6 +46,7 @@ def new(
     show: str | None = typer.Option(None, help="Columns an annotator sees (default: all but label and names)."),
     show_label: bool = typer.Option(False, "--show-label", help="Annotators see the label too."),
     id_column: str | None = typer.Option(None, help="Column with an id per person."),
+    body: str | None = typer.Option(None, help="precomputed: the columns are embeddings, as those of a matrix are."),
     guidelines: Path | None = typer.Option(None, exists=True, dir_okay=False, help="Text file with guidelines."),
     legal_basis: str | None = typer.Option(None, help="Why you may ask for this special-category data."),
     overlap: int = typer.Option(1, help="How many people answer each question."),
@@ -70,6 +71,7 @@ def new(
         drop=words(drop or ""),
         show=words(show) if show is not None else None,
         id_column=id_column,
+        engine_options={} if body is None else {"body": body},
         files=files,
         refit="demand",
         guidelines=guidelines.read_text(encoding="utf-8") if guidelines is not None else None,

@@ -24,9 +24,15 @@ _PENALTY_HELP = (
 
 
 def run(
-    dataset: str = typer.Argument(help="A name from `apod datasets`, or your own CSV or Parquet file."),
-    label: str | None = typer.Option(None, help="Own file: the column to predict (two values)."),
-    sensitive: str | None = typer.Option(None, help="Own file: the recorded group column; read only when asked for."),
+    dataset: str = typer.Argument(
+        help="A name from `apod datasets`, your own CSV or Parquet file or folder, or a .npy matrix."
+    ),
+    label: str | None = typer.Option(
+        None, help="Own file: the column to predict (two values); for a .npy matrix, its .npy file of labels."
+    ),
+    sensitive: str | None = typer.Option(
+        None, help="Own file: the recorded group column, or .npy file; read only when asked for."
+    ),
     groups: str | None = typer.Option(None, help="Own file without that column: group names, comma-separated."),
     positive: str | None = typer.Option(
         None, help="Own file: the label value that counts as 1 (default: 1, yes, true)."
@@ -71,8 +77,9 @@ def run(
         body=body,
         strengths=numbers("--strengths", strengths),
     )
+    chosen = for_matrix(dataset, chosen, body)
     own = {"label": label, "sensitive": sensitive, "positive": positive, "drop": tuple(words(drop or ""))}
-    data = _load(dataset, groups, own | {"reference": reference, "data_dir": data_dir}, _split(split))
+    data = _load(dataset, groups, own | {"reference": reference, "data_dir": data_dir}, _split(split), chosen.body)
     annotator = _person(data, chosen) if groups is not None else None
     folder = out or Path("out") / data.name
     _check_folder(folder, resume, asks_a_person=annotator is not None)
@@ -119,8 +126,23 @@ def _settings(preset: str, penalty: tuple[str | None, str | None, str | None], *
     return replace(base, penalty=changed, **given)
 
 
-def _load(name: str, groups: str | None, options: dict[str, Any], split: tuple[float, float, float] | None) -> Dataset:
+def for_matrix(name: str, settings: Settings, said: str | None) -> Settings:
+    """The settings, with the columns of a .npy matrix taken for embeddings."""
+    from apod.embedded import is_matrix
+
+    if not is_matrix(Path(name)):
+        return settings
+    if said not in (None, "precomputed"):
+        raise InputError(f"A .npy matrix holds embeddings already: leave out --body {said}.")
+    return replace(settings, body="precomputed")
+
+
+def _load(
+    name: str, groups: str | None, options: dict[str, Any], split: tuple[float, float, float] | None, body: str
+) -> Dataset:
     from apod.data import DATASETS, load_dataset
+    from apod.data.own import FileColumns
+    from apod.embedded import is_matrix, is_parquet_folder, load_embedded
 
     sensitive = options["sensitive"]
     if name not in DATASETS and sensitive is None and groups is None and Path(name).exists():
@@ -130,8 +152,13 @@ def _load(name: str, groups: str | None, options: dict[str, Any], split: tuple[f
     names = None if groups is None else tuple(words(groups))
     if names is not None and len(set(names)) < 2:
         raise InputError("--groups needs at least two different names, comma-separated.")
-    data = load_dataset(name, group_names=names, **options)
-    if names is not None:
+    path = Path(name)
+    if is_matrix(path) or (body == "precomputed" and is_parquet_folder(path)):
+        options.pop("data_dir")
+        data = load_embedded(path, FileColumns(**options, group_names=names))
+    else:
+        data = load_dataset(name, group_names=names, **options)
+    if names is not None and not is_matrix(path):
         _refuse_group_columns(data, names)
     return data if split is None else replace(data, task=replace(data.task, split=split))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -63,9 +62,11 @@ def open_parts(path: str | os.PathLike[str], pieces: int | None = None) -> Parts
         matrix = open_array(path, "embeddings")
         Rows(matrix)
         return Parts(tuple(_cut(path, len(matrix), pieces or 1)), matrix.shape[1], matrix.dtype)
+    from apod.data.files import numbered_files  # loads pandas, which a single file does without
+
     parts: list[Part] = []
     start, kind = 0, None
-    for file in _in_order(path):
+    for file in numbered_files(path, (".npy",)):
         matrix = open_array(file, "embeddings")
         Rows(matrix)
         if kind is not None and (matrix.shape[1], matrix.dtype) != kind:
@@ -87,29 +88,3 @@ def _cut(path: Path, rows: int, pieces: int) -> list[Part]:
     unit = ALIGNED if rows >= pieces * ALIGNED else 1
     edges = sorted({rows * number // pieces // unit * unit for number in range(pieces)} | {rows})
     return [Part(str(path.absolute()), at, at, end - at) for at, end in pairwise(edges)]
-
-
-def _in_order(folder: Path) -> list[Path]:
-    files = sorted(folder.glob("*.npy"))
-    if not files:
-        raise InputError(f"{folder} holds no .npy file: pass a matrix, or the folder of its parts.")
-    numbers = {}
-    for file in files:
-        found = re.fullmatch(r"(.*?)(\d+)(?:-of-(\d+))?", file.stem)
-        if found is None:
-            return files
-        numbers[file] = (found[1], int(found[2]), found[3])
-    if len({(name, total) for name, _, total in numbers.values()}) > 1:
-        raise InputError(f"{folder} holds parts of more than one matrix: keep each in a folder of its own.")
-    files.sort(key=lambda file: numbers[file][1])
-    have = [numbers[file][1] for file in files]
-    total = numbers[files[0]][2]
-    first = min(have[0], 1)  # counted from 0 or from 1
-    expected = range(first, max(have[-1] + 1, first + int(total or 0)))
-    missing = sorted(set(expected) - set(have))
-    if missing or len(have) != len(expected):
-        raise InputError(
-            f"{folder} lacks part {missing[0] if missing else 0} of the matrix ({len(missing)} missing): bring the "
-            "file back, or number the parts without gaps."
-        )
-    return files

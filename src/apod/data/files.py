@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import re
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -39,9 +40,9 @@ def table_name(path: Path) -> str:
 
 
 def read_table(path: Path) -> pd.DataFrame:
-    """The file's rows and columns; InputError where there is no file, no row, or no table in it."""
+    """The rows and columns of a file, or of a folder of Parquet files; InputError where there is no table in it."""
     if path.is_dir():
-        raise InputError(f"{str(path)!r} is a folder: name a file in it.")
+        return _read_folder(path)
     if not path.exists():
         raise InputError(f"There is no file {str(path)!r}: check the path.")
     lower = path.name.lower()
@@ -58,6 +59,41 @@ def read_table(path: Path) -> pd.DataFrame:
     if len(frame) == 0:
         raise _no_rows(path)
     return frame
+
+
+def numbered_files(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
+    """The files of a folder that end so, by the number their names end in (or by name); none may be missing.
+
+    `part-0`, `part-1`, ... or, counted from 0 or 1, `part-1-of-3`, ...
+    """
+    files = sorted(file for file in folder.iterdir() if file.name.lower().endswith(suffixes) and file.is_file())
+    if not files:
+        raise InputError(f"{folder} holds no {suffixes[0]} file: name a file, or a folder of them.")
+    found = [re.fullmatch(r"(.*?)(\d+)(?:-of-(\d+))?", table_name(file).removesuffix(".npy")) for file in files]
+    if not all(found):
+        return files
+    named = {file: (match[1], match[3], int(match[2])) for file, match in zip(files, found, strict=True) if match}
+    if len({(name, total) for name, total, _ in named.values()}) > 1:
+        raise InputError(f"{folder} holds parts of more than one table or matrix: keep each in a folder of its own.")
+    files.sort(key=lambda file: named[file][2])
+    have, total = [named[file][2] for file in files], named[files[0]][1]
+    first = min(have[0], 1)
+    missing = sorted(set(range(first, max(have[-1] + 1, first + int(total or 0)))) - set(have))
+    if missing:
+        raise InputError(
+            f"{folder} lacks part {missing[0]} ({len(missing)} missing): bring the file back, or number the parts "
+            "without gaps."
+        )
+    return files
+
+
+def _read_folder(folder: Path) -> pd.DataFrame:
+    files = numbered_files(folder, PARQUET_SUFFIXES)
+    frames = [read_table(file) for file in files]
+    for file, frame in zip(files, frames, strict=True):
+        if list(frame.columns) != list(frames[0].columns):
+            raise InputError(f"{file} has other columns than {files[0].name}: all parts of a table must be alike.")
+    return pd.concat(frames, ignore_index=True)
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:

@@ -20,6 +20,7 @@ from apod.answers import Answers
 from apod.data.dataset import Dataset
 from apod.errors import CheckpointError
 from apod.head_selection import BestHeads
+from apod.large import blocks, is_large
 from apod.mitigation import Mitigation, Question
 from apod.tensorfiles import read_tensors, replace, write_tensors
 
@@ -27,7 +28,11 @@ from apod.tensorfiles import read_tensors, replace, write_tensors
 def fingerprint(dataset: Dataset, facts: dict[str, Any]) -> str:
     """What a run must have in common with the one it continues: features, labels, settings, seed, budget."""
     digest = hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=16)
-    digest.update(pd.util.hash_pandas_object(dataset.features, index=False).to_numpy().tobytes())
+    if is_large(len(dataset)):
+        for _, block in blocks(dataset.features.to_numpy()):
+            digest.update(np.ascontiguousarray(block).data)
+    else:
+        digest.update(pd.util.hash_pandas_object(dataset.features, index=False).to_numpy().tobytes())
     digest.update(dataset.labels.tobytes())
     digest.update(json.dumps([dataset.key, dataset.group_names]).encode())
     return digest.hexdigest()

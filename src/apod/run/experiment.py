@@ -15,6 +15,7 @@ from apod.data.dataset import UNKNOWN, Dataset
 from apod.errors import InputError
 from apod.head_selection import BestHeads, RoundScores, score_heads
 from apod.heads import HeadBank
+from apod.large import steps_per_round
 from apod.mitigation import Mitigation
 from apod.prepare import Prepared, prepare
 from apod.rounds import Answered, run_rounds
@@ -259,7 +260,7 @@ def _finish(
         "group_names": list(dataset.group_names),
         "reference": dataset.group_names[-1],
         "metric": dataset.task.metric,
-        "settings": settings.to_dict() | _sizes(dataset),
+        "settings": settings.to_dict() | _sizes(dataset, settings, len(prepared.split.train)),
         "notes": [*dataset.notes, *_notes(dataset, mitigation, trajectory)],
         "vanilla": entries[0],
         "tradeoff": entries[1:],
@@ -275,9 +276,11 @@ def _finish(
     return Outcome(result, prepared, mitigation, kept, selected, settings)
 
 
-def _sizes(dataset: Dataset) -> dict[str, Any]:
+def _sizes(dataset: Dataset, settings: Settings, n_train: int) -> dict[str, Any]:
     task = dataset.task
-    return {"split": list(task.split), "embedding": task.embedding, "hidden": list(task.hidden)}
+    steps = steps_per_round(n_train, settings.epochs, settings.batch_size)
+    sizes = {"split": list(task.split), "embedding": task.embedding, "hidden": list(task.hidden)}
+    return sizes | {"steps_per_round": steps}
 
 
 def _notes(dataset: Dataset, mitigation: Mitigation, trajectory: int) -> list[str]:

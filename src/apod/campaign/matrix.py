@@ -1,0 +1,41 @@
+"""A campaign's pool from embeddings: a .npy matrix, or a folder of Parquet files whose columns are an embedding."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from apod.campaign.create import Pool
+from apod.data.own import FileColumns
+from apod.embedded import is_matrix, is_parquet_folder, load_embedded
+from apod.errors import InputError
+
+
+def is_embedding(path: Path, options: Mapping[str, Any]) -> bool:
+    """Whether the rows are embeddings: a matrix always, a folder of Parquet files where the options say so."""
+    return is_matrix(path) or (options.get("body") == "precomputed" and is_parquet_folder(path))
+
+
+def embedding_pool(
+    path: Path,
+    label: str,
+    groups: Sequence[str],
+    *,
+    sensitive: str | None = None,
+    drop: Sequence[str] = (),
+    id_column: str | None = None,
+    show: Sequence[str] | None = None,
+    positive: str | None = None,
+    gold: Mapping[int, str] | None = None,
+) -> Pool:
+    """The pool of a matrix (`label`: its .npy file of labels) or a Parquet folder (`label`: a column)."""
+    if id_column is not None or show is not None:
+        raise InputError("Embeddings have no columns to show and rows go by their number: leave out ids and columns.")
+    if is_matrix(path):
+        sensitive = None  # a file beside the matrix is no feature anyway
+    left_out = tuple(dict.fromkeys([*drop, *([sensitive] if sensitive else [])]))
+    said = FileColumns(label=label, group_names=tuple(groups), positive=positive, drop=left_out)
+    dataset = load_embedded(path, said)
+    matrix = dataset.features.to_numpy()
+    return Pool(features=matrix, labels=dataset.labels, label_names=dataset.label_names, gold=gold)
