@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 import pandas as pd
@@ -85,8 +85,9 @@ class PictureSource:
         from apod.data.pictures import load_celeba
         from apod.images import ImageSettings
 
-        self._set = load_celeba("hair" if task == "celeba-hair" else "young", data_dir)
         self._settings = ImageSettings()
+        task_name: Literal["hair", "young"] = "hair" if task == "celeba-hair" else "young"
+        self._set = load_celeba(task_name, data_dir, size=self._settings.size)
         self.dataset = self._set.dataset(np.empty((len(self._set), 0), dtype=np.float32))
 
     def fingerprint(self, settings: Settings) -> str:

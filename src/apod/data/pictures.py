@@ -92,7 +92,7 @@ def load_celeba(
     task: CelebATask,
     data_dir: str | Path | None = None,
     *,
-    size: int = 64,
+    size: int = 48,
     limit: int = 5000,
     skip_bad: bool = False,
 ) -> PictureSet:
