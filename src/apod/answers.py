@@ -41,6 +41,15 @@ class Answers:
         rows, groups = np.array(self.rows, dtype=np.int64), np.array(self.groups, dtype=np.int64)
         return rows[groups != UNKNOWN], groups[groups != UNKNOWN]
 
+    def likeliest(self) -> tuple[IntArray, IntArray]:
+        """Rows and groups of S with each row once: where annotators disagree, the group with the most weight."""
+        rows, groups = self.known()
+        if len(np.unique(rows)) == len(rows):
+            return rows, groups
+        best = np.lexsort((groups, -self.trust(), rows))  # by row, the heaviest group first
+        first = best[np.flatnonzero(np.r_[True, np.diff(rows[best]) != 0])]
+        return rows[first], groups[first]
+
     def trust(self) -> npt.NDArray[np.float64]:
         """Weights of S, in the order of `known`."""
         weights, groups = np.array(self.weights), np.array(self.groups, dtype=np.int64)

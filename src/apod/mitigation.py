@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from apod.answers import Answers
+from apod.bound import BoundTerms, theorem_terms
 from apod.coverage import Coverage
 from apod.data.dataset import UNKNOWN
 from apod.heads import HeadBank
@@ -191,6 +192,22 @@ class Mitigation:
             found = in_blocks(both, embeddings)  # one sweep for both
             return found[..., 0].contiguous(), found[..., 1:]
         return self.heads.margins(embeddings, asking).sigmoid(), self.membership(embeddings)
+
+    def bound(self, trajectory: int = 0) -> BoundTerms:
+        """Theorem 1 for the asking head of a trajectory, groups by proxy where nobody answered."""
+        head, pool = self.plan.trajectories[trajectory].head, self.pool
+        margin = self.heads.margins(pool.embeddings, [head])[0].double()
+        rows, groups = self.answers[trajectory].likeliest()
+        return theorem_terms(
+            embedding=pool.embeddings.numpy(),
+            losses=torch.nn.functional.softplus(torch.where(pool.labels == 1, -margin, margin)).numpy(),
+            answered_rows=rows,
+            answered_groups=groups,
+            proxy_groups=self.membership(pool.embeddings)[trajectory].argmax(dim=1).numpy(),
+            n_groups=pool.n_groups,
+            weights=self.heads.weights(head),
+            distances=self.coverage[trajectory].distances,
+        )
 
     def ask(self, k: int = 1, unavailable: Sequence[int] = ()) -> list[Question]:
         """The next k questions of every trajectory (AIS, Algorithm 3)."""

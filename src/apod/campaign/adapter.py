@@ -20,7 +20,8 @@ import torch
 from apod.answers import Answers
 from apod.campaign.distances import Distances
 from apod.campaign.engine import GroupAnswer, ModelState, Proposal
-from apod.campaign.materials import Materials
+from apod.campaign.materials import PLANE, Materials
+from apod.campaign.measuring import measure, plane
 from apod.data.dataset import IntArray
 from apod.data.encode import TableEncoder
 from apod.errors import CheckpointError, UnknownName
@@ -55,6 +56,7 @@ class MitigationEngine:
     """Algorithm 1 for one campaign: nothing is kept between calls but the pool and its pre-trained head."""
 
     def __init__(self, materials: Materials) -> None:
+        self._materials = materials
         self._names, self._budget = materials.settings.groups, materials.settings.budget
         self._label_names = materials.settings.label_names
         self.settings = settings_of(materials.settings.engine)
@@ -129,6 +131,14 @@ class MitigationEngine:
         engine.answers[0] = told
         with self._distances.to(dict.fromkeys(told.rows)) as engine.coverage[0]:
             return [self._proposal(question.choice) for question in engine.ask(k, sorted(unavailable))]
+
+    def measure(self, model: CampaignModel, answers: Sequence[GroupAnswer]) -> dict[str, Any]:
+        """What the model's heads achieve; the map of the pool is made along with the first."""
+        self._materials.remember(PLANE, lambda: plane(self.pool.embeddings.numpy()))
+        engine, told = self._restored(model), self._answers(answers)
+        engine.answers[0] = told
+        with self._distances.to(dict.fromkeys(told.rows)) as engine.coverage[0]:
+            return measure(engine, self._names)
 
     def _proposal(self, choice: Choice) -> Proposal:
         reason = dict(choice.reason)

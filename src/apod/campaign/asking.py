@@ -13,7 +13,7 @@ from apod.campaign.events import Sealed
 from apod.campaign.journal import Desk, Queued
 from apod.campaign.state import GOLD, Asked, Lease, State
 
-Why = Literal["question", "done", "wait", "finished", "exhausted"]
+Why = Literal["question", "done", "wait", "preparing", "paused", "finished", "exhausted"]
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,7 @@ class Nothing:
 
     why: Why
     retry_after: float | None = None  # seconds until a lease runs out
+    with_others: int = 0  # questions in other people's hands
 
 
 @dataclass(frozen=True)
@@ -44,10 +45,26 @@ class Starved:
 
 def ask(desk: Desk, annotator: str) -> Leased | Nothing | Starved:
     """The annotator's question: the one already held, one that was given back, or the next proposal."""
+    held, otherwise = hand(desk, annotator, 1)
+    return held[0] if otherwise is None else otherwise
+
+
+def hand(desk: Desk, annotator: str, count: int) -> tuple[list[Leased], Nothing | Starved | None]:
+    """Up to so many questions for the annotator, those already held first; if none at all, why."""
+    if desk.state.paused:
+        return [], Nothing("paused")
+    held = [leased(desk.state, found) for found in held_leases(desk.state, annotator, desk.now)[:count]]
+    while len(held) < count:
+        found = _another(desk, annotator)
+        if not isinstance(found, Leased):
+            return held, None if held else found
+        held.append(found)
+    return held, None
+
+
+def _another(desk: Desk, annotator: str) -> Leased | Nothing | Starved:
+    """One more question for the annotator: one that was given back, or the next proposal."""
     state, now = desk.state, desk.now
-    held = held_lease(state, annotator, now)
-    if held is not None:
-        return leased(state, held)
     if state.finished:
         return Nothing("finished")
     pending = state.pending(now)
@@ -85,8 +102,8 @@ def undo(desk: Desk, annotator: str, key: str | None) -> Leased | None:
     """Take the annotator's last answer or skip back, and put the question into their hands again if it is free."""
     state = desk.state
     if key is not None and key in state.keys:
-        held = held_lease(state, annotator, desk.now)
-        return leased(state, held) if held is not None else None
+        still = held_leases(state, annotator, desk.now)
+        return leased(state, still[0]) if still else None
     if state.finished:
         raise CampaignFinished("The campaign is finished: nothing can be undone. Correct the answer instead.")
     acts = state.acts.get(annotator)
@@ -94,8 +111,7 @@ def undo(desk: Desk, annotator: str, key: str | None) -> Leased | None:
         raise NotFound("There is nothing left to undo for this annotator.")
     act = acts[-1]
     number = state.answers[act].number if act in state.answers else state.leases[state.skips[act]].number
-    held = held_lease(state, annotator, desk.now)
-    if held is not None:  # the question that was shown in the meantime waits for its turn
+    for held in held_leases(state, annotator, desk.now):  # what was shown in the meantime waits for its turn
         desk.append("released", {"token": held.token, "cause": "undo"})
     desk.append("undone", {"act": act, "annotator": annotator, **keyed(key)})
     asked, now = state.questions[number], desk.now
@@ -157,10 +173,9 @@ def leased(state: State, held: Lease) -> Leased:
     return Leased(held.token, held.number, state.questions[held.number].row, held.annotator, expires_at)
 
 
-def held_lease(state: State, annotator: str, now: int) -> Lease | None:
-    """The question the annotator holds now."""
-    held = state.leases.get(state.holding.get(annotator, 0))
-    return held if held is not None and state.live(held, now) else None
+def held_leases(state: State, annotator: str, now: int) -> list[Lease]:
+    """The questions the annotator holds now, the oldest first."""
+    return [held for held in state.outstanding.values() if held.annotator == annotator and state.live(held, now)]
 
 
 def find_lease(state: State, token: int, annotator: str | None) -> Lease:
@@ -219,4 +234,4 @@ def _due_gold(state: State, annotator: str) -> int | None:
 
 def _busy(state: State, now: int) -> Nothing:
     waits = [held.expires - now for held in state.outstanding.values() if state.live(held, now)]
-    return Nothing("wait", min(waits) / 1000 if waits else None)
+    return Nothing("wait", min(waits) / 1000 if waits else None, len(waits))

@@ -19,9 +19,11 @@ from apod.campaign.create import Pool, create, table_pool
 from apod.campaign.engine import EngineFactory, GroupAnswer, Model
 from apod.campaign.erasing import Erasure, erase, sweep
 from apod.campaign.errors import CampaignError, NotFound
+from apod.campaign.handing import Handing
 from apod.campaign.journal import Desk, Journal, read_answers
+from apod.campaign.owning import Owning
 from apod.campaign.question import Question, Turn
-from apod.campaign.session import Refits, Session, clean_key, default_folder
+from apod.campaign.session import Refits, clean_key, default_folder
 from apod.campaign.settings import CampaignSettings, clean_name
 from apod.campaign.status import AnnotatorReport, Status, annotators_of, status_of
 from apod.campaign.store import Store
@@ -45,7 +47,7 @@ class CampaignInfo:
     finished: bool
 
 
-class Campaign(Session):
+class Campaign(Handing, Owning):
     """Durable ask and tell over one database. Threads may share it; processes open their own.
 
     refit   where models are fitted: "thread", in the background of this process; "process", in a niced process of its
@@ -178,7 +180,7 @@ class Campaign(Session):
                 self._wake()
                 return Turn(self._question(found), "question")
             if isinstance(found, asking.Nothing):
-                return Turn(None, found.why, found.retry_after)
+                return Turn(None, found.why, found.retry_after, found.with_others)
             if not self.refitter.supply(found.queue):
                 return Turn(None, "exhausted")
         raise CampaignError("Other annotators took every proposal: ask again.")
@@ -203,7 +205,7 @@ class Campaign(Session):
         """
         token, annotator = self._token(question, annotator)
         value, kind, key = self._value(answer), self._kind(kind), clean_key(key)
-        receipt = self.journal.submit(lambda desk: answering.tell(desk, token(desk), value, kind, annotator, key))
+        receipt = self.journal.submit(lambda desk: answering.tell(desk, token(desk.state), value, kind, annotator, key))
         self._wake()
         return receipt
 
@@ -211,7 +213,7 @@ class Campaign(Session):
         """Give a question back for somebody else; it costs nothing. False where it was given back before."""
         token, annotator = self._token(question, annotator)
         checked = clean_key(key)
-        return self.journal.submit(lambda desk: asking.skip(desk, token(desk), annotator, checked))
+        return self.journal.submit(lambda desk: asking.skip(desk, token(desk.state), annotator, checked))
 
     def undo(self, annotator: str = DEFAULT_ANNOTATOR, *, key: str | None = None) -> Question | None:
         """Take back the annotator's last answer or skip; the question, if it is theirs again."""
@@ -234,7 +236,7 @@ class Campaign(Session):
         value, checked = self._value(answer), clean_key(key)
         kept = None if kind is None else self._kind(kind)
         receipt = self.journal.submit(
-            lambda desk: answering.correct(desk, token(desk), value, kept, annotator, checked)
+            lambda desk: answering.correct(desk, token(desk.state), value, kept, annotator, checked)
         )
         self._wake()
         return receipt
@@ -268,10 +270,10 @@ class Campaign(Session):
         return self.engine().fit(self.answers(), None)
 
     def classifier(self) -> APODClassifier:
-        """The fitted classifier of all training answers; it depends on the answers alone."""
+        """The fitted classifier of all training answers; it depends on them and on the operating point chosen alone."""
         from apod.campaign.outcome import fit_classifier
 
-        return fit_classifier(self)
+        return fit_classifier(self, self.chosen())
 
     def refit(self) -> bool:
         """Fit what no model knows yet, now; False where there is nothing new or another process is at it."""
@@ -311,12 +313,12 @@ class Campaign(Session):
         token = self._token(question, None)[0] if question is not None else None
 
         def command(desk: Desk) -> Erasure:
-            which = token(desk) if token is not None else None
+            which = token(desk.state) if token is not None else None
             return erase(desk, self._models, row=row, token=which, annotator=annotator)
 
         done = self.journal.submit(command)
         self.journal.submit(lambda desk: sweep(desk, self._models))
-        for table in ("apod_answers", "apod_reasons", "apod_models", "apod_proposals"):
+        for table in ("apod_answers", "apod_reasons", "apod_models", "apod_outcomes", "apod_proposals"):
             self.store.compact(table)
         self._wake()
         return done

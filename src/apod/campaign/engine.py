@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import numpy.typing as npt
 
@@ -82,6 +82,15 @@ class Engine(Protocol):
         self, model: Model | None, answers: Sequence[GroupAnswer], unavailable: AbstractSet[int], k: int
     ) -> list[Proposal]:
         """Up to k rows to ask about next, best first. Without a model: the first questions, drawn at random."""
+        ...
+
+
+@runtime_checkable
+class Measuring(Protocol):
+    """An engine that can say what its models achieve; asked at every refit, for the owner's eyes."""
+
+    def measure(self, model: Any, answers: Sequence[GroupAnswer]) -> Mapping[str, Any]:
+        """The trade-off after these answers, as JSON (`docs/serve.md` has its fields)."""
         ...
 
 

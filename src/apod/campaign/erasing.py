@@ -1,7 +1,7 @@
 """Erasing an answer: its value, its salt and everything computed from it go; the chain stays whole.
 
-With an answer go all models fitted after it, their sealed hashes, and the reasons of the questions they chose: with
-the other answers at hand, anybody could refit with either group and compare.
+With an answer go all models fitted after it, what they achieved, their sealed hashes, and the reasons of the questions
+they chose: with the other answers at hand, anybody could refit with either group and compare.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from sqlalchemy import Table, delete, select
 
 from apod.campaign import schema
+from apod.campaign.achieved import forget_outcomes
 from apod.campaign.errors import NotFound
 from apod.campaign.files import Files
 from apod.campaign.journal import Desk
@@ -41,6 +42,7 @@ def erase(desk: Desk, models: Files, *, row: int | None, token: int | None, anno
     _delete(desk, schema.answers, values)
     _delete(desk, schema.reasons, reasons)
     _delete_models(desk, spoiled)
+    forget_outcomes(desk.connection, desk.campaign, sorted(spoiled))
     body = {
         "answers": [given.seq for given in hit],
         "gold": gold,

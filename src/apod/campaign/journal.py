@@ -204,6 +204,11 @@ class Journal:
                 raise
             return look(connection, self._state, head.now + self.store.skew())
 
+    def head(self) -> int:
+        """The number of the latest event; nothing is folded."""
+        with self.store.reading() as connection:
+            return int(self._head(connection, lock=False).last_seq)
+
     def _serve(self, batch: list[_Slot[Any]]) -> None:
         try:
             with self.store.writing() as connection:

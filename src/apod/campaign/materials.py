@@ -21,6 +21,9 @@ from apod.campaign.store import Store
 from apod.data.dataset import IntArray
 from apod.errors import InputError
 
+PLANE = "plane"
+"""Name of the remembered map of the pool: "points" (n, 2), "share" (2,) of the variance."""
+
 Features = npt.NDArray[Any] | pd.DataFrame
 
 
@@ -72,6 +75,11 @@ class Materials:
                     connection.execute(insert(table), row)
             found = self._remembered(name) or made  # where two computed it, the first one's counts
         return {key: self.files.array(file) for key, file in found.items()}
+
+    def recall(self, name: str) -> dict[str, npt.NDArray[Any]] | None:
+        """Arrays that were remembered under a name; None where nobody has computed them yet."""
+        found = self._remembered(name)
+        return None if found is None else {key: self.files.array(file) for key, file in found.items()}
 
     def _remembered(self, name: str) -> dict[str, str] | None:
         table = schema.artifacts

@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from apod.campaign.session import Session
 
 
-def fit_classifier(campaign: Session) -> APODClassifier:
+def fit_classifier(campaign: Session, strength: float | None = None) -> APODClassifier:
     """Fit the campaign's features and labels with every group answered for training.
+
+    It decides with the head of `strength`, or the one it selects itself.
 
     Where annotators disagree about a row, the group with the most weight counts. Labels are those of the campaign.
     """
@@ -47,4 +49,4 @@ def fit_classifier(campaign: Session) -> APODClassifier:
     )
     classifier.fit(materials.features(), materials.labels(), sensitive_features=groups)
     classifier.classes_ = np.array(rules.label_names)  # in the campaign's order: the second one is the positive
-    return classifier
+    return classifier if strength is None else classifier.at(strength)

@@ -34,13 +34,15 @@ class Question:
 class Turn:
     """A question, or why there is none now.
 
-    why  "question"; "done": the budget is spent; "wait": what remains is in others' hands, for `retry_after` seconds
-         at most; "finished": the campaign was ended; "exhausted": nobody is left to ask about
+    why  "question"; "done": the budget is spent; "wait": what remains is in others' hands (`with_others` questions),
+         for `retry_after` seconds at most; "paused": by the owner; "finished": the campaign was ended; "exhausted":
+         nobody is left to ask about
     """
 
     question: Question | None
     why: Why
     retry_after: float | None = None
+    with_others: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON."""

@@ -13,13 +13,14 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select
 
 from apod.campaign import schema
+from apod.campaign.achieved import measured, write_outcome
 from apod.campaign.answers import Collected, Inputs, collect
 from apod.campaign.engine import Engine, Model, ModelState, Proposal
 from apod.campaign.erasing import sweep
@@ -59,6 +60,7 @@ class Stock:
     waiting: int  # not asked about yet
     wanted: int
     asked: int  # rows asked about so far
+    open: bool  # somebody may still be asked
 
 
 class Refitter:
@@ -79,6 +81,7 @@ class Refitter:
         self._tried: tuple[object, float] = (None, 0.0)  # answers that gave no model, and when
         self._settled: object = None  # what was looked through and needed no refit
         self._asked_before = 0  # rows asked about when proposals were last made
+        self._dry: tuple[int, int] | None = None  # rows asked and proposals waiting when no more could be made
         self._damaged: str | None = None  # a model whose file cannot be read: to be fitted again
         self._one_at_a_time = threading.Lock()
 
@@ -123,6 +126,7 @@ class Refitter:
             latest = self.snapshot()
             proposals = self._engine().propose(model, answers, latest.unavailable, latest.stock.wanted)
             self._asked_before = latest.stock.asked
+            outcome = measured(self._engine(), model, answers)
         except CheckpointError as error:
             if found.model is not None and found.model != self._damaged:
                 self._damaged = found.model
@@ -132,7 +136,7 @@ class Refitter:
             raise
         except Exception as error:  # noqa: BLE001 whatever the engine raises must not end the campaign
             return self._failed(error, inputs)
-        published = self._journal.submit(lambda desk: self._publish(desk, found, fence, model, proposals))
+        published = self._journal.submit(lambda desk: self._publish(desk, found, fence, model, proposals, outcome))
         if published is not None:
             self._loaded = published, model
             self._lead.note(None)
@@ -145,7 +149,15 @@ class Refitter:
         self._lead.note(type(error).__name__)
         return False
 
-    def _publish(self, desk: Desk, found: Snapshot, fence: int, model: Model, proposals: list[Proposal]) -> str | None:
+    def _publish(
+        self,
+        desk: Desk,
+        found: Snapshot,
+        fence: int,
+        model: Model,
+        proposals: list[Proposal],
+        outcome: Mapping[str, Any] | None,
+    ) -> str | None:
         if not self._lead.still_holds(desk.connection, fence):
             return None
         current = collect(desk.state, read_answers(desk.connection, desk.campaign))
@@ -167,7 +179,9 @@ class Refitter:
         _drop_old_models(desk)
         desk.connection.execute(insert(schema.models), row)
         body = {"model": name, "answers": len(inputs)}
-        desk.append("refitted", body, Sealed(content), schema.reasons)
+        seq = desk.append("refitted", body, Sealed(content), schema.reasons)
+        if outcome is not None:
+            write_outcome(desk.connection, desk.campaign, name, seq, desk.at, len(inputs), outcome)
         desk.publish(proposals, name)
         return name
 
@@ -197,7 +211,12 @@ class Refitter:
     def top_up(self) -> bool:
         """Make proposals before the last one is taken; whether it was necessary."""
         stock = self._journal.view(self._count)
-        return 0 < stock.waiting <= stock.wanted // 2 and self.supply(stock.queue) > stock.waiting
+        if not stock.open or stock.waiting > stock.wanted // 2 or self._dry == (stock.asked, stock.waiting):
+            return False
+        if self.supply(stock.queue) > stock.waiting:
+            return True
+        self._dry = stock.asked, stock.waiting  # the pool has no more: not to be looked through again
+        return False
 
     def _latest(self) -> tuple[Snapshot, Model | None]:
         """The latest finished model; fitted again where its file is damaged."""
@@ -250,7 +269,8 @@ class Refitter:
         pace = 2 * (asked - self._asked_before) if self._asked_before else 0
         usual = int(state.settings["lookahead"])
         ahead = max(usual if self.ahead is None else min(self.ahead, usual), pace) + len(state.outstanding)
-        return Stock(queue, waiting, max(1, min(ahead, MOST_AHEAD, state.budget - state.spent)), asked)
+        wanted = max(1, min(ahead, MOST_AHEAD, state.budget - state.spent))
+        return Stock(queue, waiting, wanted, asked, not state.finished and state.spent < state.budget)
 
 
 class Background:

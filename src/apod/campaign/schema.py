@@ -2,7 +2,9 @@
 
 `apod_events` is the truth and only ever grows (triggers refuse changes). What may have to be erased stands apart:
 `apod_answers` (group values) and `apod_reasons` (why a row was asked, which model did it), each row with the salt of
-the commitment its event carries. `apod_proposals` and `apod_models` are caches that can be computed again.
+the commitment its event carries. `apod_proposals` and `apod_models` are caches that can be computed again;
+`apod_outcomes` keeps what each model achieved, and goes with the answers it knew. `apod_access` says who may come in
+over the web; tokens stand there hashed.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-HEAD_REVISION = "0001"
+HEAD_REVISION = "0002"
 """The schema this version of the package reads and writes."""
 
 VERSION_TABLE = "apod_version"
@@ -111,4 +113,31 @@ artifacts = Table(
     Column("campaign", ForeignKey("apod_campaigns.id"), primary_key=True),
     Column("name", String(200), primary_key=True),
     Column("files", Text, nullable=False),  # JSON: array name -> hash
+)
+
+outcomes = Table(
+    "apod_outcomes",
+    metadata,
+    Column("campaign", ForeignKey("apod_campaigns.id"), primary_key=True),
+    Column("model", String(32), primary_key=True),
+    Column("seq", BigInteger, nullable=False),  # the model's event
+    Column("at", BigInteger, nullable=False),
+    Column("answers", Integer, nullable=False),
+    Column("outcome", Text, nullable=False),  # JSON: curve, rates, bound
+)
+
+access = Table(
+    "apod_access",
+    metadata,
+    Column("id", String(32), primary_key=True),  # the open half of a token: finds the row
+    Column("campaign", ForeignKey("apod_campaigns.id"), nullable=False),
+    Column("what", String(10), nullable=False),  # link, session or token
+    Column("role", String(10), nullable=False),  # owner or annotator
+    Column("name", String(200), nullable=False),
+    Column("hash", String(64), nullable=False),  # of the secret half
+    Column("created", BigInteger, nullable=False),  # times by the database's clock
+    Column("expires", BigInteger, nullable=False),
+    Column("used", BigInteger),  # a link opens one session
+    Column("revoked", BigInteger),
+    Column("link", String(32)),  # of a session: the link that opened it
 )

@@ -24,13 +24,13 @@ from apod.campaign.display import Display
 from apod.campaign.engine import Engine, EngineFactory
 from apod.campaign.errors import FileDamaged, NotFound, UnknownGroup
 from apod.campaign.files import Files
-from apod.campaign.journal import Desk, Journal, read_answers
+from apod.campaign.journal import Journal, read_answers
 from apod.campaign.lead import LEAD_SECONDS
 from apod.campaign.materials import Materials
 from apod.campaign.question import Question, parse_id, question_id
 from apod.campaign.refit import Background, Refitter
 from apod.campaign.settings import CampaignSettings, check_kind, clean_name
-from apod.campaign.state import CANNOT_TELL, DECLINED, GROUP
+from apod.campaign.state import CANNOT_TELL, DECLINED, GROUP, State
 from apod.campaign.store import Store
 from apod.campaign.worker import WorkerProcess, engine_name
 from apod.errors import InputError
@@ -132,14 +132,15 @@ class Session:
                     self._background = Background(self.refitter)
                     self._background.start()
                 else:
-                    self._background = WorkerProcess(self._job())
+                    self._background = WorkerProcess(self.job())
 
     def _wake(self) -> None:
         self._start()
         if self._background is not None:
             self._background.wake()
 
-    def _job(self) -> dict[str, Any]:
+    def job(self) -> dict[str, Any]:
+        """How another process opens the same campaign."""
         return {
             "url": self.store.url,
             "name": self.name,
@@ -179,7 +180,7 @@ class Session:
             raise FileDamaged("A picture's path leads out of the campaign's folder of pictures: correct the table.")
         return str(path)
 
-    def _token(self, question: Question | str, annotator: str | None) -> tuple[Callable[[Desk], int], str | None]:
+    def _token(self, question: Question | str, annotator: str | None) -> tuple[Callable[[State], int], str | None]:
         """How to find the lease, and whose it must be (None: whoever has the id)."""
         if isinstance(question, Question):
             if question.campaign != self.name:
@@ -187,8 +188,8 @@ class Session:
             annotator = question.annotator if annotator is None else annotator
         number, token = parse_id(question.id if isinstance(question, Question) else question)
 
-        def find(desk: Desk) -> int:
-            held = desk.state.leases.get(token)
+        def find(state: State) -> int:
+            held = state.leases.get(token)
             if held is None or held.number != number:
                 raise NotFound("There is no such question in this campaign: use the id that `ask` gave.")
             return token

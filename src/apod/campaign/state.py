@@ -80,6 +80,8 @@ class State:
     budget: int = 0
     overlap: int = 1
     finished: bool = False
+    paused: bool = False
+    strength: float | None = None  # the operating point the owner chose; None: left to the classifier
     spent: int = 0
     clock_moves: int = 0
     changed: int = 0  # the last event that changed what the answers say
@@ -91,7 +93,6 @@ class State:
     gold_questions: dict[int, int] = field(default_factory=dict)
     leases: dict[int, Lease] = field(default_factory=dict)
     outstanding: dict[int, Lease] = field(default_factory=dict)  # neither answered nor given back
-    holding: dict[str, int] = field(default_factory=dict)  # annotator -> token of the last lease
     tokens_of: dict[str, list[int]] = field(default_factory=dict)  # annotator -> all leases
     incomplete: dict[int, None] = field(default_factory=dict)  # questions with room for an answer, oldest first
     answers: dict[int, Given] = field(default_factory=dict)
@@ -176,8 +177,6 @@ def _asked(state: State, event: Event, body: Mapping[str, Any]) -> None:
     asked.tokens.append(lease.token)
     state.leases[lease.token] = state.outstanding[lease.token] = lease
     state.tokens_of.setdefault(lease.annotator, []).append(lease.token)
-    if body["lease_ms"]:  # an imported question was never in anybody's hands
-        state.holding[lease.annotator] = lease.token
 
 
 def _answered(state: State, event: Event, body: Mapping[str, Any]) -> None:
@@ -271,6 +270,14 @@ def _finished(state: State, event: Event, body: Mapping[str, Any]) -> None:
     state.finished = body["finished"]
 
 
+def _paused(state: State, event: Event, body: Mapping[str, Any]) -> None:
+    state.paused = body["paused"]
+
+
+def _chosen(state: State, event: Event, body: Mapping[str, Any]) -> None:
+    state.strength = body["strength"]
+
+
 def _clock(state: State, event: Event, body: Mapping[str, Any]) -> None:
     state.clock_moves += 1
 
@@ -305,5 +312,7 @@ _APPLY = {
     "erased": _erased,
     "budget": _budget,
     "finished": _finished,
+    "paused": _paused,
+    "chosen": _chosen,
     "clock": _clock,
 }

@@ -21,7 +21,7 @@ from apod.errors import InputError
 
 log = logging.getLogger(__name__)
 RESTART_SECONDS = 5.0
-_ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
 class WorkerProcess:
@@ -62,7 +62,7 @@ class WorkerProcess:
             [sys.executable, "-m", "apod.campaign.refit_main"],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
-            env={**os.environ, **dict.fromkeys(_ONE_THREAD, "1")},
+            env={**os.environ, **dict.fromkeys(ONE_THREAD, "1")},
         )
         self._send(self._job)
         return self._process

@@ -14,6 +14,7 @@ from apod.cli.campaign import add_commands
 from apod.cli.datasets import datasets
 from apod.cli.run import run
 from apod.cli.select import select
+from apod.cli.serve import add_commands as add_web_commands
 from apod.errors import ApodError
 
 
@@ -42,6 +43,7 @@ def build_app() -> typer.Typer:
     for command in (run, datasets, bench, figures, select, audit):
         app.command()(command)
     add_commands(app)
+    add_web_commands(app)
     return app
 
 

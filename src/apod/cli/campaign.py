@@ -24,7 +24,8 @@ JSON = typer.Option(False, "--json", help="Print JSON.")
 
 
 @contextmanager
-def _opened(url: str, name: str | None, files: Path | None) -> Iterator[Campaign]:
+def opened_campaign(url: str, name: str | None, files: Path | None) -> Iterator[Campaign]:
+    """A campaign for the length of a command."""
     from apod.campaign import Campaign
 
     campaign = Campaign.open(url, name, files=files, refit="demand")
@@ -111,7 +112,7 @@ def close(url: str = URL, campaign: str | None = NAME, files: Path | None = FILE
 
     Example: apod campaign close hiring.db
     """
-    with _opened(url, campaign, files) as opened:
+    with opened_campaign(url, campaign, files) as opened:
         opened.finish()
     typer.echo("The campaign is ended; its answers, log and classifier stay.")
 
@@ -137,7 +138,7 @@ def ask(
 
     Example: apod ask hiring.db --annotator maria
     """
-    with _opened(url, campaign, files) as opened:
+    with opened_campaign(url, campaign, files) as opened:
         turn = opened.turn(annotator)
     if as_json:
         typer.echo(json.dumps(turn.question.to_json() if turn.question is not None else turn.to_json()))
@@ -183,7 +184,7 @@ def tell(
 
     Example: apod tell hiring.db 3-17 female --annotator maria
     """
-    with _opened(url, campaign, files) as opened:
+    with opened_campaign(url, campaign, files) as opened:
         act = opened.correct if correct else opened.tell
         receipt = act(question, answer, kind=kind, annotator=annotator, key=key)
     if as_json:
@@ -205,7 +206,7 @@ def skip(
 
     Example: apod skip hiring.db 3-17
     """
-    with _opened(url, campaign, files) as opened:
+    with opened_campaign(url, campaign, files) as opened:
         given = opened.skip(question, annotator=annotator)
     typer.echo("Given back." if given else "It was given back before.")
 
@@ -215,7 +216,7 @@ def undo(url: str = URL, annotator: str = WHO, campaign: str | None = NAME, file
 
     Example: apod undo hiring.db --annotator maria
     """
-    with _opened(url, campaign, files) as opened:
+    with opened_campaign(url, campaign, files) as opened:
         question = opened.undo(annotator)
     typer.echo("Taken back." if question is None else f"Taken back; question {question.id} is yours again.")
 
@@ -231,7 +232,7 @@ def status(
 
     Example: apod status hiring.db --json
     """
-    with _opened(url, campaign, files) as opened:
+    with opened_campaign(url, campaign, files) as opened:
         found = asdict(opened.status())
         if annotators:
             found["by_annotator"] = [asdict(report) for report in opened.annotators()]
@@ -260,7 +261,7 @@ def export(
 
     Example: apod export hiring.db answers.csv
     """
-    with _opened(url, campaign, files) as opened:
+    with opened_campaign(url, campaign, files) as opened:
         count = opened.export(path, format, tasks=tasks)
     typer.echo(f"{count} entries in {path}.")
 
@@ -278,7 +279,7 @@ def import_(
 
     Example: apod import hiring.db answers.csv --kind records
     """
-    with _opened(url, campaign, files) as opened:
+    with opened_campaign(url, campaign, files) as opened:
         report = opened.import_(path, format, annotator=annotator, kind=kind)
     conflicts = f", {len(report.conflicts)} left as they were (answered differently before)" if report.conflicts else ""
     typer.echo(f"{report.added} added, {report.repeated} known before, {report.skipped} empty{conflicts}.")
@@ -296,7 +297,7 @@ def erase(
 
     Example: apod erase hiring.db --row 17
     """
-    with _opened(url, campaign, files) as opened:
+    with opened_campaign(url, campaign, files) as opened:
         done = opened.erase(row=row, question=question, annotator=annotator)
     typer.echo(f"{done.answers} answers and {done.models} models erased.")
 
@@ -312,7 +313,7 @@ def verify(
 
     Example: apod log verify hiring.db
     """
-    with _opened(url, campaign, files) as opened:
+    with opened_campaign(url, campaign, files) as opened:
         found = opened.verify_log(noted)
     if as_json:
         typer.echo(json.dumps(asdict(found)))
@@ -331,7 +332,7 @@ def show_log(url: str = URL, campaign: str | None = NAME, files: Path | None = F
 
     Example: apod log show hiring.db
     """
-    with _opened(url, campaign, files) as opened:
+    with opened_campaign(url, campaign, files) as opened:
         for entry in opened.log():
             typer.echo(json.dumps(entry))
 

@@ -95,8 +95,8 @@ class Recorder:
         self._keep_scores(scores)
         entries = [self._answer(one) for one in answered]
         views = mitigation.views()
-        for number, view in enumerate(views):
-            self.bounds[number].append(record.bound_entry(self._prepared, mitigation, view, number))
+        for number in range(len(views)):
+            self.bounds[number].append(record.bound_entry(self._prepared, mitigation, number))
         if self.rounds:
             self.rounds[-1]["asked"] = [entry["row"] for entry in entries]
         self.rounds.append(

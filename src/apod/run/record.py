@@ -10,9 +10,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
-from apod.bound import theorem_terms
 from apod.data.dataset import Dataset
 from apod.head_selection import RoundScores
 from apod.heads import HeadBank
@@ -75,28 +73,15 @@ def subgroups(dataset: Dataset, mitigation: Mitigation, view: View, trajectory: 
     return entries
 
 
-def bound_entry(prepared: Prepared, mitigation: Mitigation, view: View, trajectory: int) -> dict[str, Any]:
+def bound_entry(prepared: Prepared, mitigation: Mitigation, trajectory: int) -> dict[str, Any]:
     """Theorem 1 for the asking head of a trajectory, groups by proxy where nobody answered."""
     dataset, plan = prepared.dataset, mitigation.plan
     head = plan.trajectories[trajectory].head
-    margin = mitigation.heads.margins(mitigation.pool.embeddings, [head])[0].double()
-    losses = torch.nn.functional.softplus(torch.where(mitigation.pool.labels == 1, -margin, margin)).numpy()
-    rows, groups = mitigation.answers[trajectory].known()
-    terms = theorem_terms(
-        embedding=mitigation.pool.embeddings.numpy(),
-        losses=losses,
-        answered_rows=rows,
-        answered_groups=groups,
-        proxy_groups=view.proxy,
-        n_groups=len(dataset.group_names),
-        weights=mitigation.heads.weights(head),
-        distances=view.coverage.distances,
-    )
     return {
         "round": mitigation.round - 1,
         "answered": len(mitigation.answers[trajectory]),
         "strength": plan.heads[head].strength,
-        **terms.to_dict(dataset.group_names),
+        **mitigation.bound(trajectory).to_dict(dataset.group_names),
     }
 
 

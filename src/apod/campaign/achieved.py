@@ -1,0 +1,78 @@
+"""What each model achieved, kept with its refit: the curve, the rates, the bound, after so many answers.
+
+An engine that can measure its models (`Measuring`) is asked to at every refit, in the process that refits; looking at
+the history computes nothing. What was measured goes when an answer that it knew is erased.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Connection, delete, func, insert, select
+
+from apod.campaign import schema
+from apod.campaign.audit import moment
+from apod.campaign.engine import Engine, GroupAnswer, Measuring, Model
+from apod.campaign.events import canonical
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Achieved:
+    """What one model achieved."""
+
+    answers: int
+    at: str
+    event: int
+    outcome: Mapping[str, Any] = field(repr=False)
+
+
+def measured(engine: Engine, model: Model, answers: Sequence[GroupAnswer]) -> Mapping[str, Any] | None:
+    """What the engine says of the model; None where it does not measure, or could not."""
+    if not isinstance(engine, Measuring):
+        return None
+    try:
+        return engine.measure(model, answers)
+    except Exception as error:  # noqa: BLE001 a model that cannot be measured can still ask
+        log.warning("the model could not be measured (%s)", type(error).__name__)
+        return None
+
+
+def write_outcome(
+    connection: Connection, campaign: int, model: str, seq: int, at: int, answers: int, outcome: Any
+) -> None:
+    """Keep what a model achieved."""
+    row = {"campaign": campaign, "model": model, "seq": seq, "at": at, "answers": answers}
+    connection.execute(insert(schema.outcomes), {**row, "outcome": canonical(outcome)})
+
+
+def read_history(connection: Connection, campaign: int, most: int) -> list[Achieved]:
+    """The outcomes in order, at most so many: the first, the last, and evenly between them."""
+    table = schema.outcomes
+    mine = table.c.campaign == campaign
+    count = int(connection.execute(select(func.count()).select_from(table).where(mine)).scalar_one())
+    seqs = list(connection.execute(select(table.c.seq).where(mine).order_by(table.c.seq)).scalars())
+    chosen = [seqs[place] for place in thinned(count, most)]
+    rows = connection.execute(select(table).where(mine, table.c.seq.in_(chosen)).order_by(table.c.seq))
+    return [Achieved(row.answers, moment(row.at), row.seq, json.loads(row.outcome)) for row in rows]
+
+
+def thinned(count: int, most: int) -> list[int]:
+    """At most so many places of a list, the last always among them, spread evenly."""
+    if count <= most:
+        return list(range(count))
+    if most == 1:
+        return [count - 1]
+    return sorted({round(step * (count - 1) / (most - 1)) for step in range(most)})
+
+
+def forget_outcomes(connection: Connection, campaign: int, models: Sequence[str]) -> None:
+    """Erase what these models achieved."""
+    table = schema.outcomes
+    for model in models:
+        connection.execute(delete(table).where(table.c.campaign == campaign, table.c.model == model))

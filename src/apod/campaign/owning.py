@@ -1,0 +1,78 @@
+"""The owner's side of a campaign: letting people in, pausing, choosing the operating point, watching."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+from apod.campaign.access import Access
+from apod.campaign.achieved import Achieved, read_history
+from apod.campaign.journal import Desk
+from apod.campaign.session import Session
+from apod.campaign.watching import Dashboard, dashboard, pool_map
+from apod.errors import InputError
+
+
+class Owning(Session):
+    """What only the owner of a campaign does."""
+
+    @cached_property
+    def access(self) -> Access:
+        """Who may come in over the web."""
+        return Access(self.store, self.materials.campaign)
+
+    def pause(self, paused: bool = True) -> None:
+        """Ask nothing for now; answers to open questions are still taken. False goes on."""
+
+        def command(desk: Desk) -> None:
+            if desk.state.paused != paused:
+                desk.append("paused", {"paused": paused})
+
+        self.journal.submit(command)
+
+    def choose(self, strength: float | None) -> None:
+        """Set the operating point of `classifier()`: one of its strengths, or None to leave the choice to it."""
+        known = self.strengths()
+        if strength is not None and strength not in known:
+            listed = ", ".join(f"{value:g}" for value in known)
+            raise InputError(f"There is no head of strength {strength!r}: choose one of {listed}.")
+
+        def command(desk: Desk) -> None:
+            if desk.state.strength != strength:
+                desk.append("chosen", {"strength": strength})
+
+        self.journal.submit(command)
+
+    def chosen(self) -> float | None:
+        """The operating point the owner chose."""
+        return self.journal.view(lambda connection, state, at: state.strength)
+
+    def strengths(self) -> tuple[float, ...]:
+        """The strengths of the latest model's heads, 0 for the one nobody penalises; none before the first model."""
+        found = self.history(1)
+        return tuple(float(point["strength"]) for point in found[-1].outcome["curve"]) if found else ()
+
+    def history(self, most: int = 200) -> list[Achieved]:
+        """What the models achieved one after the other, the oldest first; evenly thinned where there are many."""
+        with self.store.reading() as connection:
+            return read_history(connection, self.materials.campaign, most)
+
+    def dashboard(self) -> Dashboard:
+        """Counts over time, what the models achieved, whom we asked and why, who answers how fast."""
+        return dashboard(self)
+
+    def pool_map(self) -> dict[str, Any] | None:
+        """The pool in two dimensions with those we asked; None until the first model was measured."""
+        return pool_map(self)
+
+    def version(self) -> tuple[int, float | None]:
+        """What the classifier depends on: the last event that changed what the answers say, and the operating point."""
+        return self.journal.view(lambda connection, state, at: (state.changed, state.strength))
+
+    def last_refit(self) -> tuple[int, int] | None:
+        """The event of the latest model, and how many answers it knows."""
+        return self.journal.view(
+            lambda connection, state, at: (
+                None if state.model is None else (state.models[state.model], state.model_answers)
+            )
+        )

@@ -1,0 +1,140 @@
+"""`apod serve`, `apod invite`, `apod access`: a campaign in the browser, and who may come in."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from apod.cli.campaign import FILES, JSON, NAME, URL, opened_campaign
+from apod.errors import InputError
+
+if TYPE_CHECKING:
+    from apod.web.settings import ServeSettings
+
+WHERE = typer.Option(None, "--url", help="The address people use, where it is not the one listened on (a proxy).")
+
+
+def serve(
+    url: str = URL,
+    host: str = typer.Option("127.0.0.1", help="Where to listen; anything but this machine is warned about."),
+    port: int = typer.Option(8000, help="0 takes any free port."),
+    address: str | None = WHERE,
+    campaign: str | None = NAME,
+    files: Path | None = FILES,
+) -> None:
+    """Serve the annotation page and the dashboard; prints a one-time link for the owner.
+
+    Example: apod serve hiring.db
+    """
+    _check_installed()
+    from apod.campaign import Campaign
+    from apod.web.server import serve as run
+    from apod.web.settings import ServeSettings
+
+    settings = ServeSettings(host, port, address)
+    opened = Campaign.open(url, campaign, files=files, refit="process")
+
+    def ready(found: ServeSettings) -> None:
+        link = opened.access.grant("owner", "owner", days=1)
+        typer.echo(f"{opened.name} on {found.origin} (Ctrl-C ends the server; the campaign goes on)")
+        typer.echo(f"owner: {found.origin}/enter#{link.token}")
+        typer.echo("This link opens one session, within a day. For annotators: apod invite.")
+        if not found.loopback:
+            typer.echo(
+                f"warning: {host} can be reached from other machines, and nothing is encrypted: people's groups travel "
+                "in the open. Put a proxy with HTTPS before it and pass --url.",
+                err=True,
+            )
+
+    try:
+        with suppress(KeyboardInterrupt):  # Ctrl-C is how a server ends
+            run(opened, settings, ready)
+    finally:
+        opened.close()
+
+
+def invite(
+    url: str = URL,
+    name: str = typer.Argument(help="Whom: a pseudonym; it stands in the log."),
+    owner: bool = typer.Option(False, "--owner", help="A link for the owner."),
+    token: bool = typer.Option(False, "--token", help="A token for a program instead of a link."),
+    days: float = typer.Option(7.0, help="How long it can be used."),
+    address: str = typer.Option("http://127.0.0.1:8000", "--url", help="The address of the server."),
+    campaign: str | None = NAME,
+    files: Path | None = FILES,
+    as_json: bool = JSON,
+) -> None:
+    """Make a link that lets an annotator in, once; or a token for a program.
+
+    Example: apod invite hiring.db maria --url https://annotate.example.org
+    """
+    from apod.web.settings import ServeSettings
+
+    origin = ServeSettings(url=address).origin
+    with opened_campaign(url, campaign, files) as opened:
+        role = "owner" if owner else "annotator"
+        made = opened.access.grant("owner" if owner else name, role, "token" if token else "link", days)
+    shown = made.token if token else f"{origin}/enter#{made.token}"
+    if as_json:
+        what = "token" if token else "link"
+        typer.echo(json.dumps({"id": made.id, "name": made.name, what: shown, "expires_at": made.expires_at}))
+        return
+    typer.echo(shown)
+    typer.echo(f"{'The token is' if token else 'The link opens one session,'} good until {made.expires_at}.", err=True)
+
+
+def list_(url: str = URL, campaign: str | None = NAME, files: Path | None = FILES, as_json: bool = JSON) -> None:
+    """List links, sessions and tokens; their secrets are stored nowhere.
+
+    Example: apod access list hiring.db
+    """
+    with opened_campaign(url, campaign, files) as opened:
+        found = opened.access.entries()
+    if as_json:
+        typer.echo(json.dumps([asdict(entry) for entry in found]))
+        return
+    for entry in found:
+        typer.echo(f"{entry.id} {entry.what} {entry.state} {entry.role} {entry.name} until {entry.expires_at}")
+
+
+def revoke(
+    url: str = URL,
+    which: str = typer.Argument(help="An id of `apod access list`, or a name: all that person has."),
+    campaign: str | None = NAME,
+    files: Path | None = FILES,
+) -> None:
+    """End a link, a session or a token, or all of somebody's, at once.
+
+    Example: apod access revoke hiring.db maria
+    """
+    with opened_campaign(url, campaign, files) as opened:
+        access = opened.access
+        known = {entry.id for entry in access.entries()}
+        count = access.revoke_name(which) if which not in known else 1
+        if which in known:
+            access.revoke(which)
+    if not count:
+        raise InputError("There is nothing to end under that id or name: see `apod access list`.")
+    typer.echo(f"{count} ended.")
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Hang the commands into the application."""
+    access = typer.Typer(help="Who may come in over the web.", no_args_is_help=True)
+    access.command("list")(list_)
+    access.command("revoke")(revoke)
+    app.add_typer(access, name="access")
+    app.command()(serve)
+    app.command()(invite)
+
+
+def _check_installed() -> None:
+    for package in ("fastapi", "uvicorn", "plotly"):
+        if importlib.util.find_spec(package) is None:
+            raise InputError(f"{package} is missing: pip install 'apod-fairness[serve]'.")

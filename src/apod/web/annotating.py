@@ -1,0 +1,252 @@
+"""The annotator's endpoints: the next question, the answer, taking it back. Owners may answer too, as "owner"."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Path
+from pydantic import BaseModel, ConfigDict, StringConstraints
+
+from apod.campaign import Receipt
+from apod.campaign.access import OWNER, Visitor
+from apod.campaign.handing import Hand, Progress
+from apod.web.cases import Case, case_of
+from apod.web.desk import Served, Server
+from apod.web.guard import Anybody
+
+Text = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+QuestionId = Annotated[str, Path(pattern=r"^[0-9]{1,18}-[0-9]{1,18}$", description="As in a turn, such as 3-17.")]
+
+
+class Empty(BaseModel):
+    """Nothing needs to be said."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Keyed(BaseModel):
+    """A call that may be repeated: the same key twice has one effect."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    key: Text
+
+
+class AnswerBody(Keyed):
+    """An answer: a group's name, `cannot_tell` or `declined`."""
+
+    answer: Text
+
+
+class Mine(BaseModel):
+    """How far one annotator is."""
+
+    answered: int
+    skipped: int
+
+
+class Everybody(BaseModel):
+    """How far the campaign is."""
+
+    answered: int
+    pending: int
+    budget: int
+    percent: int
+
+
+class ProgressBody(BaseModel):
+    """How far the annotator and the campaign are."""
+
+    mine: Mine
+    campaign: Everybody
+    state: Literal["open", "paused", "done", "finished"]
+
+
+class TurnBody(BaseModel):
+    """The questions in the annotator's hands, the current one first, or why there are none."""
+
+    state: Literal["question", "wait", "preparing", "paused", "done", "finished", "exhausted"]
+    questions: list[Case]
+    with_others: int
+    retry_after: float | None
+    progress: ProgressBody
+
+
+class ReceiptBody(BaseModel):
+    """Proof that an answer is durable."""
+
+    question: str
+    late: bool
+    counted: bool
+    repeated: bool
+
+
+class Told(BaseModel):
+    """An answer's receipt, and what comes next."""
+
+    receipt: ReceiptBody
+    turn: TurnBody
+
+
+class GivenBack(BaseModel):
+    """A question was given back, and what comes next."""
+
+    given_back: bool
+    turn: TurnBody
+
+
+class Undone(BaseModel):
+    """The question of the answer that was taken back, if it is this annotator's again."""
+
+    question: Case | None
+    turn: TurnBody
+
+
+class Own(BaseModel):
+    """One of the annotator's own answers."""
+
+    question: str
+    row_id: str
+    answer: str
+    at: str
+    late: bool
+    counted: bool
+    editable: bool
+
+
+class OwnAnswers(BaseModel):
+    """The annotator's latest answers, the newest first."""
+
+    answers: list[Own]
+
+
+class About(BaseModel):
+    """What an annotator has to know of the campaign."""
+
+    name: str
+    groups: list[str]
+    guidelines: str | None
+    legal_basis: str | None
+    kind: str
+    label_shown: bool
+    pictures: bool
+    lease_seconds: float
+    reminders: list[str]
+
+
+router = APIRouter(tags=["annotator"])
+
+
+def name_of(who: Visitor) -> str:
+    """Under which name a visitor answers."""
+    return OWNER if who.role == "owner" else who.name
+
+
+@router.get("/campaign")
+def campaign(server: Served, who: Anybody) -> About:
+    """The groups, the guidelines and the legal basis."""
+    rules = server.campaign.settings
+    return About(
+        name=rules.name,
+        groups=list(rules.groups),
+        guidelines=rules.guidelines,
+        legal_basis=rules.legal_basis,
+        kind=rules.kind,
+        label_shown=rules.show_label,
+        pictures=rules.image_column is not None,
+        lease_seconds=rules.lease_seconds,
+        reminders=list(rules.reminders()) if who.role == "owner" else [],
+    )
+
+
+@router.post("/turn")
+def turn(server: Served, who: Anybody, body: Empty) -> TurnBody:
+    """The current question and the one after it, both leased; the same ones until they are answered."""
+    return _turn(server, who)
+
+
+@router.get("/questions/{question}")
+def question(server: Served, who: Anybody, question: QuestionId) -> Case:
+    """The case of one's own question, answered or not."""
+    return _case(server.campaign.own_question(question, name_of(who)))
+
+
+@router.post("/questions/{question}/answer")
+def answer(server: Served, who: Anybody, question: QuestionId, body: AnswerBody) -> Told:
+    """Answer a question; durable when this returns."""
+    given = server.campaign.tell(question, body.answer, annotator=name_of(who), key=_key(who, body.key))
+    return Told(receipt=_receipt(given), turn=_turn(server, who))
+
+
+@router.post("/questions/{question}/correction")
+def correction(server: Served, who: Anybody, question: QuestionId, body: AnswerBody) -> Told:
+    """Replace one's own answer."""
+    given = server.campaign.correct(question, body.answer, annotator=name_of(who), key=_key(who, body.key))
+    return Told(receipt=_receipt(given), turn=_turn(server, who))
+
+
+@router.post("/questions/{question}/skip")
+def skip(server: Served, who: Anybody, question: QuestionId, body: Keyed) -> GivenBack:
+    """Give a question back for somebody else."""
+    given = server.campaign.skip(question, annotator=name_of(who), key=_key(who, body.key))
+    return GivenBack(given_back=given, turn=_turn(server, who))
+
+
+@router.post("/undo")
+def undo(server: Served, who: Anybody, body: Keyed) -> Undone:
+    """Take back one's last answer or skip."""
+    found = server.campaign.undo(name_of(who), key=_key(who, body.key))
+    return Undone(question=_case(found) if found is not None else None, turn=_turn(server, who))
+
+
+@router.get("/answers")
+def answers(server: Served, who: Anybody) -> OwnAnswers:
+    """One's own last ten answers."""
+    found = server.campaign.own_answers(name_of(who), 10)
+    return OwnAnswers(answers=[Own(**vars(own), editable=True) for own in found])
+
+
+@router.get("/progress")
+def progress(server: Served, who: Anybody) -> ProgressBody:
+    """How far one is oneself, and the campaign."""
+    return progress_body(server.campaign.progress(name_of(who)))
+
+
+def progress_body(found: Progress) -> ProgressBody:
+    """Progress as it goes out."""
+    return ProgressBody(
+        mine=Mine(answered=found.mine_answered, skipped=found.mine_skipped),
+        campaign=Everybody(
+            answered=found.answered,
+            pending=found.pending,
+            budget=found.budget,
+            percent=min(100, 100 * found.answered // found.budget),
+        ),
+        state=found.phase,
+    )
+
+
+def _turn(server: Server, who: Visitor) -> TurnBody:
+    found: Hand = server.campaign.hand(name_of(who), 2)
+    return TurnBody(
+        state=found.why,
+        questions=[_case(item) for item in found.questions],
+        with_others=found.with_others,
+        retry_after=found.retry_after,
+        progress=progress_body(found.progress),
+    )
+
+
+def _case(question: Any) -> Case:
+    left = datetime.fromisoformat(question.expires_at) - datetime.now(UTC)
+    return case_of(question, round(left.total_seconds(), 1))
+
+
+def _receipt(given: Receipt) -> ReceiptBody:
+    return ReceiptBody(question=given.question, late=given.late, counted=given.counted, repeated=given.repeated)
+
+
+def _key(who: Visitor, key: str) -> str:
+    """A key of one's own: nobody can use up, or find out about, another's."""
+    return hashlib.sha256(f"{name_of(who)}\x1f{key}".encode(errors="replace")).hexdigest()

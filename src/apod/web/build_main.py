@@ -1,0 +1,39 @@
+"""`python -m apod.web.build_main`: build one download; the job stands on standard input as JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import IO, Any
+
+from apod.campaign import Campaign
+from apod.campaign.refit import be_nice
+from apod.campaign.refit_main import find_engine
+from apod.errors import ApodError
+from apod.web.building import REFUSED
+
+
+def main(stdin: IO[str], stdout: IO[str]) -> int:
+    """Build what is asked for; the exit status."""
+    job = json.loads(stdin.readline())
+    sys.path[:0] = [folder for folder in job["path"] if folder not in sys.path]
+    be_nice()
+    try:
+        engine = find_engine(job["engine"])
+        with Campaign.open(job["url"], job["name"], files=job["files"], engine=engine, refit="demand") as campaign:
+            build(campaign, job["what"], Path(job["out"]))
+    except ApodError as error:
+        stdout.write(str(error))
+        return REFUSED
+    return 0
+
+
+def build(campaign: Campaign, what: str, path: Path) -> None:
+    """Write one download."""
+    builders: dict[str, Any] = {"classifier": lambda: campaign.classifier().save(path)}
+    builders[what]()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.stdin, sys.stdout))

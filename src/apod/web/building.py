@@ -1,0 +1,110 @@
+"""Downloads that have to be computed: each in a niced process of its own, so that no request waits for it.
+
+The child is `python -m apod.web.build_main`; its job goes through standard input, as for refits.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from apod.campaign import Campaign
+from apod.campaign.worker import ONE_THREAD
+
+log = logging.getLogger(__name__)
+
+What = Literal["classifier", "report"]
+FILES: dict[What, tuple[str, str]] = {
+    "classifier": ("classifier.apod", "application/octet-stream"),
+    "report": ("report.html", "text/html; charset=utf-8"),
+}
+REFUSED = 2  # exit status of a build that says on its output why it cannot be done
+
+
+@dataclass(frozen=True)
+class Built:
+    """How a download stands."""
+
+    state: Literal["none", "running", "ready", "failed"] = "none"
+    of: tuple[int, float | None] | None = None  # which answers and operating point it is made from
+    answers: int | None = None
+    message: str | None = None
+    path: Path | None = None
+
+
+class Builds:
+    """The downloads of one server."""
+
+    def __init__(self, campaign: Campaign, changed: Callable[[], None]) -> None:
+        self._campaign, self._changed = campaign, changed
+        self._lock = threading.Lock()
+        self._found: dict[What, Built] = {}
+        self._folder: Path | None = None
+        self._running: list[subprocess.Popen[bytes]] = []
+
+    def look(self, what: What) -> Built:
+        """How a download stands."""
+        return self._found.get(what, Built())
+
+    def start(self, what: What) -> Built:
+        """Build it from what is there now, unless it is being built."""
+        with self._lock:
+            if self.look(what).state == "running":
+                return self.look(what)
+            of, answers = self._campaign.version(), self._campaign.progress().answered
+            self._found[what] = begun = Built("running", of, answers)
+            if self._folder is None:
+                self._folder = Path(tempfile.mkdtemp(prefix="apod-serve-"))  # for this user alone
+        threading.Thread(target=self._build, args=(what, begun), name=f"apod-{what}", daemon=True).start()
+        self._changed()
+        return begun
+
+    def stop(self) -> None:
+        """End what is being built, and delete what was."""
+        with self._lock:
+            for process in self._running:
+                process.kill()
+            if self._folder is not None:
+                shutil.rmtree(self._folder, ignore_errors=True)
+                self._folder = None
+
+    def _build(self, what: What, begun: Built) -> None:
+        name = FILES[what][0]
+        path = Path(str(self._folder)) / f"{begun.of}-{name}"
+        message = self._run({**self._campaign.job(), "what": what, "out": str(path)})
+        with self._lock:
+            done = path if message is None else None
+            state: Literal["ready", "failed"] = "ready" if message is None else "failed"
+            self._found[what] = Built(state, begun.of, begun.answers, message, done)
+        self._changed()
+
+    def _run(self, job: dict[str, object]) -> str | None:
+        """Run a job; None, or a sentence why nothing came of it."""
+        process = subprocess.Popen(
+            [sys.executable, "-m", "apod.web.build_main"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, **dict.fromkeys(ONE_THREAD, "1")},
+        )
+        with self._lock:
+            self._running.append(process)
+        said, _ = process.communicate(json.dumps(job).encode())
+        with self._lock:
+            self._running.remove(process)
+        if process.returncode == 0:
+            return None
+        if process.returncode == REFUSED:
+            return said.decode(errors="replace").strip()[:500]
+        log.warning("a download could not be built (status %s)", process.returncode)
+        return "It could not be built; try again when there are more answers."

@@ -1,0 +1,143 @@
+"""Server-sent events: one look at the campaign serves all who watch, however many tabs there are.
+
+A stream tells the latest state, not every step: whoever is slow misses steps and holds nothing up, and nothing is
+queued for anybody. While nobody watches, nobody looks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from apod.campaign import Campaign
+from apod.campaign.access import Visitor
+from apod.campaign.errors import CampaignError
+from apod.web.limits import Limits
+
+LOOK_SECONDS = 0.5
+BEAT_SECONDS = 15.0
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the hub saw last."""
+
+    seq: int = -1
+    progress: str = ""
+    model: tuple[int, int] | None = None  # the last refit's event, and how many answers it knew
+    access: int = 0  # how often links or sessions changed
+    downloads: int = 0  # how often a download changed
+
+
+class Hub:
+    """Looks at the campaign while somebody watches, and tells them."""
+
+    def __init__(self, campaign: Campaign, progress: Callable[[], dict[str, Any]], limits: Limits) -> None:
+        self._campaign, self._progress, self._limits = campaign, progress, limits
+        self._seen = Seen()
+        self._changed = asyncio.Event()
+        self._watchers: Counter[str] = Counter()
+        self._access = self._downloads = 0
+        self._task: asyncio.Task[None] | None = None
+        self._stopped = False
+
+    def access_changed(self) -> None:
+        """Links or sessions changed; may be called from any thread."""
+        self._access += 1
+
+    def download_changed(self) -> None:
+        """A download was started or is done; may be called from any thread."""
+        self._downloads += 1
+
+    def full(self, who: Visitor) -> bool:
+        """Whether this visitor, or everybody together, has as many streams as may be."""
+        return self._watchers[who.id] >= self._limits.streams or self._watchers.total() >= self._limits.all_streams
+
+    def stop(self) -> None:
+        """End all streams."""
+        self._stopped = True
+        self._announce()
+        if self._task is not None:
+            self._task.cancel()
+
+    async def stream(self, who: Visitor) -> AsyncIterator[bytes]:
+        """The events for one visitor, until they leave or are no longer welcome."""
+        self._watchers[who.id] += 1
+        try:
+            if self._task is None or self._task.done():
+                self._task = asyncio.create_task(self._watch())
+            yield b"retry: 2000\n\n"
+            told = Seen()
+            while True:
+                changed, seen = self._changed, self._seen
+                for event, data in _news(told, seen, who.role == "owner"):
+                    yield _message(event, data)
+                if self._stopped or (seen.access != told.access and not await self._welcome(who)):
+                    yield _message("bye", "{}")
+                    return
+                told = seen
+                try:
+                    await asyncio.wait_for(changed.wait(), BEAT_SECONDS)
+                except TimeoutError:
+                    if not await self._welcome(who):
+                        yield _message("bye", "{}")
+                        return
+                    yield b": still here\n\n"
+        finally:
+            self._watchers[who.id] -= 1
+            if self._watchers[who.id] <= 0:
+                del self._watchers[who.id]
+
+    async def _welcome(self, who: Visitor) -> bool:
+        try:
+            return await asyncio.to_thread(self._campaign.access.good, who.id)
+        except CampaignError:
+            return True  # the database is away: nobody is thrown out for that
+
+    async def _watch(self) -> None:
+        """Look while somebody watches."""
+        while self._watchers and not self._stopped:
+            try:
+                seen = await asyncio.to_thread(self._look)
+            except CampaignError:
+                seen = self._seen
+            if seen != self._seen:
+                self._seen = seen
+                self._announce()
+            await asyncio.sleep(LOOK_SECONDS)
+
+    def _look(self) -> Seen:
+        seq = self._campaign.head()
+        before = self._seen
+        if seq == before.seq:
+            return Seen(seq, before.progress, before.model, self._access, self._downloads)
+        progress = json.dumps({**self._progress(), "seq": seq})
+        return Seen(seq, progress, self._campaign.last_refit(), self._access, self._downloads)
+
+    def _announce(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+
+def _news(told: Seen, seen: Seen, owner: bool) -> list[tuple[str, str]]:
+    """What a visitor does not know yet."""
+    found = []
+    if seen.progress != told.progress:
+        found.append(("progress", seen.progress))
+    if not owner or seen.seq < 0:
+        return found
+    if seen.model is not None and seen.model != told.model:
+        found.append(("refit", json.dumps({"answers": seen.model[1], "seq": seen.model[0]})))
+    if told.seq >= 0 and seen.access != told.access:
+        found.append(("access", "{}"))
+    if told.seq >= 0 and seen.downloads != told.downloads:
+        found.append(("download", "{}"))
+    return found
+
+
+def _message(event: str, data: str) -> bytes:
+    return f"event: {event}\ndata: {data}\n\n".encode()

@@ -1,0 +1,126 @@
+"""What a refit measures: against counts by hand, and against what is known of principal components."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.decomposition import PCA
+
+from apod.answers import Answers
+from apod.campaign import Campaign
+from apod.campaign.achieved import thinned
+from apod.campaign.measuring import gap_interval, plane
+from apod.metrics import METRICS, group_counts, soft_group_counts
+from apod.randomness import generator
+from apod.testing.contract import GROUPS, Place, Workshop, answer_all
+
+
+@pytest.fixture
+def real(tmp_path) -> Campaign:
+    from apod.campaign.adapter import build_engine
+
+    workshop = Workshop(Place(f"sqlite:///{tmp_path}/trial.db", tmp_path / "files"), build_engine)
+    options = {"strengths": [0.5, 1.0], "epochs": 1, "body_epochs": 1}
+    campaign = workshop.create(rows=120, budget=12, engine_options=options)
+    answer_all(campaign)
+    campaign.refit()
+    yield campaign
+    campaign.close()
+
+
+def test_the_curve_is_the_accuracy_and_gap_of_the_heads_on_the_pool(real: Campaign) -> None:
+    achieved = real.history()[-1]
+    engine = real.engine()
+    model = real.refitter.load(real.refitter.snapshot())
+    mitigation = engine._restored(model)  # type: ignore[attr-defined]
+    predicted = (mitigation.heads.margins(mitigation.pool.embeddings) > 0).numpy()
+    labels = real.materials.labels()
+    member = mitigation.membership(mitigation.pool.embeddings)[0].double().numpy()
+    for answer in real.answers():
+        member[answer.row] = np.eye(2)[answer.group]
+    for k, point in enumerate(achieved.outcome["curve"]):
+        assert point["accuracy"] == pytest.approx((predicted[k] == labels).mean())
+        rates = [
+            [np.average(predicted[k][labels == label], weights=member[labels == label, group]) for group in (0, 1)]
+            for label in (0, 1)
+        ]
+        assert point["gap"] == pytest.approx(sum(abs(first - second) for first, second in rates), abs=1e-6)
+        assert point["gap_low"] <= point["gap"] <= point["gap_high"]
+        assert point["low"] <= point["accuracy"] <= point["high"]
+        for group, entry in enumerate(achieved.outcome["rates"]):
+            assert entry["after"][k]["tpr"] == pytest.approx(rates[1][group], abs=1e-6)
+            assert entry["after"][k]["fpr"] == pytest.approx(rates[0][group], abs=1e-6)
+    assert [point["strength"] for point in achieved.outcome["curve"]] == [0.0, 0.5, 1.0] == list(real.strengths())
+    told = [answer.group for answer in real.answers()]
+    assert [entry["answers"] for entry in achieved.outcome["rates"]] == [told.count(0), told.count(1)]
+    assert achieved.answers == 12
+
+
+def test_the_bound_and_the_map_are_there(real: Campaign) -> None:
+    bound = real.history()[-1].outcome["bound"]
+    assert bound["bound"] == pytest.approx(bound["epsilon"] + min(bound["sampling_term"], bound["covering_term"]))
+    assert set(bound["groups"]) == set(GROUPS)
+    found = real.pool_map()
+    assert found is not None
+    assert len(found["points"]["x"]) == 120
+    assert len(found["asked"]["x"]) == 12
+
+
+def test_the_chosen_operating_point_is_the_classifiers(real: Campaign) -> None:
+    real.choose(1.0)
+    assert real.classifier().selected_strength_ == 1.0
+    real.choose(0.0)
+    assert real.classifier().selected_strength_ == 0.0
+
+
+def test_an_interval_of_whole_members_is_that_of_a_difference_of_shares() -> None:
+    rng = generator(0, "interval")
+    labels, groups = np.repeat([0, 1], 2000), np.tile([0, 1], 2000)
+    predicted = rng.random(4000) < np.where(groups == 0, 0.3, 0.6)
+    member = np.eye(2)[groups]
+    counts = soft_group_counts(labels, predicted[None], member)
+    assert np.array_equal(counts.cells[0], group_counts(labels, predicted, groups, 2).cells)
+    low, high = gap_interval(counts, soft_group_counts(labels, predicted[None], member**2), rng)
+    # each rate rests on 1000 people; the two differences are independent
+    spread = 1.96 * np.sqrt(2 * (0.3 * 0.7 + 0.6 * 0.4) / 1000)
+    gap = METRICS["gap"](counts)[0]
+    assert high[0] - gap == pytest.approx(spread, rel=0.15)
+    assert gap - low[0] == pytest.approx(spread, rel=0.15)
+
+
+def test_the_map_is_that_of_principal_components_up_to_sign() -> None:
+    rng = generator(1, "plane")
+    points = (rng.normal(size=(500, 6)) * [5, 3, 1, 1, 0.5, 0.1]).astype(np.float32)
+    found = plane(points)
+    reference = PCA(2).fit(points.astype(np.float64))
+    expected = reference.transform(points.astype(np.float64))
+    for axis in (0, 1):
+        assert abs(np.corrcoef(found["points"][:, axis], expected[:, axis])[0, 1]) == pytest.approx(1, abs=1e-6)
+    assert found["share"] == pytest.approx(reference.explained_variance_ratio_, rel=1e-6)
+    assert np.array_equal(plane(points)["points"], found["points"])
+
+
+@pytest.mark.parametrize("width", [1, 2])
+def test_a_map_of_few_or_constant_columns_exists(width: int) -> None:
+    found = plane(np.ones((10, width), dtype=np.float32))
+    assert found["points"].shape == (10, 2)
+    assert np.isfinite(found["points"]).all()
+    assert found["share"].tolist() == [0, 0]
+
+
+@pytest.mark.parametrize(("count", "most"), [(0, 5), (3, 5), (5, 5), (100, 7), (1000, 200), (9, 1)])
+def test_thinning_keeps_the_last_and_at_most_so_many(count: int, most: int) -> None:
+    kept = thinned(count, most)
+    assert len(kept) == min(count, most)
+    assert kept == sorted(set(kept))
+    if count:
+        assert kept[-1] == count - 1
+        assert kept[0] == (0 if most > 1 else count - 1)
+
+
+def test_where_annotators_disagree_the_heaviest_group_is_the_likeliest() -> None:
+    answers = Answers((4, 4, 7, 2, 2), (0, 1, 1, 1, 0), (0.3, 0.7, 1.0, 0.5, 0.5))
+    rows, groups = answers.likeliest()
+    assert dict(zip(rows.tolist(), groups.tolist(), strict=True)) == {4: 1, 7: 1, 2: 0}
+    alone = Answers((4, 7, 2), (0, 1, -1))
+    assert [part.tolist() for part in alone.likeliest()] == [[4, 7], [0, 1]]
