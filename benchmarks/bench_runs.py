@@ -111,7 +111,7 @@ class Stopwatches:
         return timed
 
     def counting(self, step: Callable[..., None]) -> Callable[..., None]:
-        """HeadBank.step, counted where the bank holds classifiers (f_a has no hidden layer)."""
+        """HeadBank.step_margins, counted where the bank holds classifiers (f_a has no hidden layer)."""
 
         def counted(bank: HeadBank, *arguments: Any, **named: Any) -> None:
             if len(bank.sizes) > 2:
@@ -136,7 +136,7 @@ def dissect(plan: BenchPlan) -> Stopwatches:
     with ExitStack() as stack, tempfile.TemporaryDirectory() as folder:
         for place, name, part in places:
             stack.enter_context(mock.patch.object(place, name, watches.around(part, getattr(place, name))))
-        stack.enter_context(mock.patch.object(HeadBank, "step", watches.counting(HeadBank.step)))
+        stack.enter_context(mock.patch.object(HeadBank, "step_margins", watches.counting(HeadBank.step_margins)))
         ResultStore(Path(folder) / "results").open()
         watches.around("all else: loading, fingerprint, split", run_unit)(
             plan, Path(folder) / "results", plan.datasets[0], plan.seeds[0]

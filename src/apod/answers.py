@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -76,12 +76,8 @@ def stack_answers(trajectories: Sequence[Answers], n_groups: int, dtype: torch.d
     targets = torch.full_like(rows, UNKNOWN)
     membership = torch.zeros((*rows.shape, n_groups), dtype=dtype)
     for number, answers in enumerate(trajectories):
-        kept = [(r, g, w) for r, g, w in _triples(answers) if g != UNKNOWN]
-        for place, (row, group, weight) in enumerate(kept):
-            rows[number, place], targets[number, place] = row, group
-            membership[number, place, group] = weight
+        known, groups = (torch.from_numpy(part) for part in answers.known())
+        rows[number, : len(known)], targets[number, : len(known)] = known, groups
+        trust = torch.from_numpy(answers.trust()).to(dtype)
+        membership[number, torch.arange(len(known)), groups] = trust
     return AnsweredRows(rows, targets, membership)
-
-
-def _triples(answers: Answers) -> Iterable[tuple[int, int, float]]:
-    return zip(answers.rows, answers.groups, answers.weights, strict=True)

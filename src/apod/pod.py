@@ -149,12 +149,10 @@ def _pod_step(
     if extra is not None:
         shared = torch.cat([shared, extra])
 
-    def slope(logits: Tensor) -> Tensor:
-        margin = logits[..., 1] - logits[..., 0]
-        by_margin = pod_slope(margin, labels, strengths, cells, relaxation)
-        return torch.stack([-by_margin, by_margin], dim=2)
+    def slope(margin: Tensor) -> Tensor:
+        return pod_slope(margin, labels, strengths, cells, relaxation)
 
-    bank.step(shared, own, step.masks, slope, step.scale)
+    bank.step_margins(shared, own, step.masks, slope, step.scale)
 
 
 class PenaltyRows:

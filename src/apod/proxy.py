@@ -85,6 +85,9 @@ class PerceptronProxy:
 
     def probabilities(self, embeddings: Tensor) -> Tensor:
         """Softmax of the linear layer."""
+        if self.n_groups == 2:  # the same, ten times as fast
+            margin = self.bank.margins(embeddings)
+            return torch.stack([(-margin).sigmoid(), margin.sigmoid()], dim=2)
         return self.bank.logits(embeddings).softmax(dim=2)
 
     def state(self) -> State:

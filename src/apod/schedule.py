@@ -59,16 +59,24 @@ class Schedule:
         key = (self.dataset, self.round, epoch)
         order = torch.from_numpy(generator(self.seed, "batches", *key).permutation(self.n))
         batches = torch.split(order, self.batch_size)
-        masks = generator(self.seed, "dropout", *key)
+        fronts = self._masks_in_front(batches, generator(self.seed, "dropout", *key))
         behind = self._masks_behind(len(batches), generator(self.seed, "dropout-penalty", *key))
         pool = generator(self.seed, "penalty-rows", *key)
-        for rows, back in zip(batches, behind, strict=True):
+        for rows, front, back in zip(batches, fronts, behind, strict=True):
             drawn = (
                 torch.from_numpy(pool.choice(self.draw_from or self.n, self.draw, replace=False)) if self.draw else None
             )
-            front = [self._scaled(masks.random((len(rows), width), dtype=np.float32)) for width in self.hidden]
-            both = [torch.cat([a, b]) for a, b in zip(front, back, strict=True)]
+            both = [torch.cat([a, b]) for a, b in zip(front, back, strict=True)] if self.own + self.draw else front
             yield Step(rows, both, drawn, 1 / (1 - self.dropout))
+
+    def _masks_in_front(self, batches: Sequence[Tensor], rng: np.random.Generator) -> Iterator[list[Tensor]]:
+        """Masks of the rows of each mini-batch: one stream, batch by batch and within it layer by layer."""
+        for first in range(0, len(batches), STEPS_AT_ONCE):
+            some = batches[first : first + STEPS_AT_ONCE]
+            sizes = [len(rows) * width for rows in some for width in self.hidden]
+            layers = iter(torch.split(self._scaled(rng.random(sum(sizes), dtype=np.float32)), sizes))
+            for rows in some:
+                yield [next(layers).view(len(rows), width) for width in self.hidden]
 
     def _masks_behind(self, steps: int, rng: np.random.Generator) -> Iterator[list[Tensor]]:
         """Masks (S, H) of the rows behind each mini-batch.

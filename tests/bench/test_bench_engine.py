@@ -137,13 +137,13 @@ class Counting:
     """Counts the optimiser steps of the classifier heads of a bank."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self.steps, step = 0, HeadBank.step
+        self.steps, step = 0, HeadBank.step_margins
 
         def counted(bank: HeadBank, *arguments: object, **named: object) -> None:
             self.steps += len(bank.sizes) > 2  # f_a has no hidden layer
             step(bank, *arguments, **named)  # type: ignore[arg-type]
 
-        patch.setattr(HeadBank, "step", counted)
+        patch.setattr(HeadBank, "step_margins", counted)
 
 
 @pytest.mark.parametrize("name", ["vanilla", "group-dro", "lff", "ssbm", "pod-rs", "apod", "pod-all"])

@@ -28,7 +28,8 @@ STRENGTHS = (0.0, 0.3, 2.0)
 class Setting:
     """Three heads with different starts and strengths; mini-batch and S, the latter shared or each head's own."""
 
-    def __init__(self, depth: int, rows: str, dtype: torch.dtype, seed: int = 0) -> None:
+    def __init__(self, depth: int, rows: str, dtype: torch.dtype, seed: int = 0, by_margin: bool = False) -> None:
+        self.by_margin = by_margin  # which of the bank's two steps is taken
         self.sizes, (self.batch, self.annotated, self.separate) = DEPTHS[depth], ROWS[rows]
         rng = np.random.default_rng(seed)
         self.dtype, heads = dtype, len(STRENGTHS)
@@ -71,19 +72,22 @@ class Setting:
             elif self.annotated:
                 shared = torch.cat([self.pool[rows], self.pool[self.own[0]]])
 
-            def slope(logits: Tensor, y: Tensor = labels) -> Tensor:
-                margin = logits[..., 1] - logits[..., 0]
+            def slope(margin: Tensor, y: Tensor = labels) -> Tensor:
                 if self.batch:
-                    by_margin = pod_slope(margin, y, strengths, cells, "sigmoid")
-                else:  # own rows only: no cross-entropy at all
-                    by_margin = pod_slope(
-                        torch.cat([margin[:, :1], margin], 1), y.new_zeros(1), strengths, cells, "sigmoid"
-                    )
-                    by_margin = by_margin[:, 1:]
+                    return pod_slope(margin, y, strengths, cells, "sigmoid")
+                both = torch.cat([margin[:, :1], margin], 1)  # own rows only: no cross-entropy at all
+                return pod_slope(both, y.new_zeros(1), strengths, cells, "sigmoid")[:, 1:]
+
+            def logit_slope(logits: Tensor) -> Tensor:
+                by_margin = slope(logits[..., 1] - logits[..., 0])
                 return torch.stack([-by_margin, by_margin], dim=2)
 
             masks = step.masks if self.batch else [mask[len(step.rows) :] for mask in step.masks]
-            bank.step(shared if self.batch else None, own, masks, slope, step.scale)
+            rows_of_all = shared if self.batch else None
+            if self.by_margin:
+                bank.step_margins(rows_of_all, own, masks, slope, step.scale)
+            else:
+                bank.step(rows_of_all, own, masks, logit_slope, step.scale)
 
     def train_reference(self, head: int, steps: int) -> Tensor:
         trainer = reference.Trainer(self.starts[head], self.sizes, STRENGTHS[head])
@@ -119,6 +123,7 @@ def gap(one: Tensor, other: Tensor) -> float:
     return float((one.double() - other.double()).abs().max())
 
 
+@pytest.mark.parametrize("by_margin", [False, True], ids=["by logit", "by margin"])
 @pytest.mark.parametrize("rows", ROWS)
 @pytest.mark.parametrize("depth", DEPTHS)
 @pytest.mark.parametrize(
@@ -127,9 +132,9 @@ def gap(one: Tensor, other: Tensor) -> float:
     ids=["float64, 1 step", "float64, 100 steps", "float32, 1 step"],
 )
 def test_the_bank_equals_the_autograd_reference(
-    depth: int, rows: str, dtype: torch.dtype, steps: int, tolerance: float
+    depth: int, rows: str, dtype: torch.dtype, steps: int, tolerance: float, by_margin: bool
 ) -> None:
-    setting = Setting(depth, rows, dtype)
+    setting = Setting(depth, rows, dtype, by_margin=by_margin)
     bank = setting.train_bank(steps)
     assert gap(bank.parameters, setting.starts) > 1e-4 * (dtype == torch.float64)  # it did train
     for head in range(len(STRENGTHS)):
@@ -249,3 +254,15 @@ def test_replicated_heads_are_independent_copies() -> None:
     assert bank.parameters[1].tolist() == list(range(6))
     assert [w.shape for w in bank.weights(1)] == [(2, 2)]
     np.testing.assert_array_equal(bank.weights(1)[0], [[0, 1], [2, 3]])
+
+
+def test_the_memory_of_a_closed_unit_ends_at_zero_instead_of_denormal_numbers() -> None:
+    parameters, once = torch.zeros(1, 3), torch.tensor([[1e-3, -1e-12, 0.0]])
+    adam = Adam(parameters)
+    adam.step(parameters, once)
+    smallest = torch.finfo(torch.float32).tiny
+    for _ in range(2000):
+        adam.step(parameters, torch.zeros_like(once))
+        assert not ((adam.mean != 0) & (adam.mean.abs() < smallest)).any()
+    assert (adam.mean == 0).all()  # 0.9^2000 of it is nothing a single can hold
+    torch.testing.assert_close(adam.square[0, 0], torch.tensor(1e-9 * 0.999**2000), rtol=1e-3, atol=0)

@@ -114,11 +114,11 @@ class GroupDroArm(AllKnownArm):
         groups = torch.from_numpy(unit.groups)
         for step in round_schedule(unit.pool, unit.training, self._round):
             labels, members = unit.pool.labels[step.rows], groups[step.rows]
-            self.heads.step(
+            self.heads.step_margins(
                 unit.pool.embeddings[step.rows],
                 None,
                 step.masks,
-                lambda logits, y=labels, a=members: self._objective.slope(logits, y, a),  # type: ignore[misc]
+                lambda margin, y=labels, a=members: self._objective.slope(margin, y, a),  # type: ignore[misc]
                 step.scale,
             )
         self._round += 1
@@ -142,11 +142,11 @@ class LffArm:
         unit = self._unit
         for step in round_schedule(unit.pool, unit.training, self._round):
             labels = unit.pool.labels[step.rows]
-            self._twins.step(
+            self._twins.step_margins(
                 unit.pool.embeddings[step.rows],
                 None,
                 step.masks,
-                lambda logits, y=labels: learning_from_failure_slope(logits, y, self._powers),  # type: ignore[misc]
+                lambda margin, y=labels: learning_from_failure_slope(margin, y, self._powers),  # type: ignore[misc]
                 step.scale,
             )
         self._round += 1

@@ -19,7 +19,6 @@ from apod.answers import Answers, stack_answers
 from apod.bench.arm import RunName, Unit
 from apod.heads import HeadBank
 from apod.metrics import METRICS, group_counts
-from apod.penalty import cross_entropy_slope
 from apod.proxy import PerceptronProxy
 from apod.randomness import generator
 
@@ -65,17 +64,24 @@ class FalArm:
         own = pool.embeddings[rows.rows]  # (K, S, M)
         targets = torch.where(rows.targets >= 0, pool.labels[rows.rows], -1)
         keep = generator(pool.seed, "fal-dropout", pool.dataset, self._round)
+        counted = (targets >= 0).to(own.dtype)
+        weights = counted / counted.sum(dim=1, keepdim=True).clamp(min=1)  # (K, S)
+
+        def slope(margin: Tensor) -> Tensor:
+            return weights * (margin.sigmoid() - targets)
+
         for _ in range(training.epochs):
             masks = [_mask(keep, own.shape[1], width, training.dropout) for width in training.hidden]
-            bank.step(None, own, masks, lambda logits: cross_entropy_slope(logits, targets), 1 / (1 - training.dropout))
+            bank.step_margins(None, own, masks, slope, 1 / (1 - training.dropout))
 
     def _best_candidates(self) -> list[int]:
         """Per run, the row of the buffer with the best expected objective; ties to the first of the buffer."""
         pool, runs = self._unit.pool, len(self.runs)
         buffers = np.stack([self._buffer(answers) for answers in self._answers])  # (K, C)
         size = buffers.shape[1]
-        now = self._proxy.probabilities(pool.embeddings)  # (K, N, G)
-        guess = now[torch.arange(runs)[:, None], torch.from_numpy(buffers)].double()  # (K, C, G)
+        tried, place = np.unique(buffers, return_inverse=True)
+        now = self._proxy.probabilities(pool.embeddings[tried])  # (K, rows of any buffer, G)
+        guess = now[torch.arange(runs)[:, None], torch.from_numpy(place.reshape(buffers.shape))].double()  # (K, C, G)
         guess /= guess.sum(dim=2, keepdim=True)  # single precision sums to one only nearly
         trial = _repeat(self.heads, size)
         self._train(
@@ -84,7 +90,8 @@ class FalArm:
         predicted = (trial.margins(pool.validation) > 0).numpy()  # (K * C, V)
         accuracy = (predicted == pool.validation_labels.numpy()).mean(axis=1).reshape(runs, size)
         fairness = self._expected_fairness(buffers, predicted, guess)  # (K, C)
-        before = self._fairness((self.heads.margins(pool.validation) > 0).numpy(), self.validation_membership())
+        predicted_before = (self.heads.margins(pool.validation) > 0).numpy()
+        before = self._fairness(predicted_before, _guessed(self._proxy, pool.validation))
         alpha = np.array([run.value for run in self.runs])[:, None]
         value = alpha * accuracy + (1 - alpha) * (fairness - before[:, None])
         best = value.round(9).argmax(axis=1)  # a tie stays a tie whatever the rounding of f_a's guesses
@@ -105,17 +112,22 @@ class FalArm:
             trial.bank = _repeat(self._proxy.bank, buffers.shape[1])
             pairs = zip(self._answers, buffers, strict=True)
             trial.fit(pool.embeddings, [a.plus(int(row), group) for a, buffer in pairs for row in buffer])
-            fairness = self._fairness(predicted, trial.probabilities(pool.validation)).reshape(buffers.shape)
+            fairness = self._fairness(predicted, _guessed(trial, pool.validation)).reshape(buffers.shape)
             expected += guess[:, :, group].numpy() * fairness
         return expected
 
-    def _fairness(self, predicted: np.ndarray, membership: Tensor) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+    def _fairness(self, predicted: np.ndarray, groups: np.ndarray) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
         pool = self._unit.pool
-        counts = group_counts(
-            pool.validation_labels.numpy(), predicted, membership.argmax(dim=2).numpy(), pool.n_groups
-        )
+        counts = group_counts(pool.validation_labels.numpy(), predicted, groups, pool.n_groups)
         name = "delta_eo" if pool.n_groups == 2 else "gap"
         return np.nan_to_num(-np.abs(METRICS[name](counts)), nan=-2.0)  # undefined is as bad as it gets
+
+
+def _guessed(proxy: PerceptronProxy, rows: Tensor) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
+    """(K, N) the most probable group of every row."""
+    if proxy.n_groups == 2:
+        return (proxy.bank.margins(rows) > 0).numpy().astype(np.int64)
+    return proxy.bank.logits(rows).argmax(dim=2).numpy()
 
 
 def _repeat(bank: HeadBank, times: int) -> HeadBank:

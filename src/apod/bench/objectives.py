@@ -1,4 +1,4 @@
-"""The losses of the baselines, each as its gradient with respect to the logits of a bank."""
+"""The losses of the baselines, each as its gradient with respect to the margins of a bank."""
 
 from __future__ import annotations
 
@@ -6,16 +6,10 @@ import torch
 from torch import Tensor
 
 
-def _losses(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+def _losses(margin: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """Cross-entropy of every row and its slope in the margin, (K, R) each."""
-    margin = logits[..., 1] - logits[..., 0]
-    signed = torch.where(labels == 1, -margin, margin)
-    return torch.nn.functional.softplus(signed), margin.sigmoid() - labels.to(margin.dtype)
-
-
-def _by_logit(slope: Tensor) -> Tensor:
-    """(K, R, 2) from the slope in the margin: what raises logit 1 lowers logit 0."""
-    return torch.stack([-slope, slope], dim=2)
+    signs = 1 - 2 * labels.to(margin.dtype)
+    return torch.nn.functional.softplus(margin * signs), margin.sigmoid() - labels.to(margin.dtype)
 
 
 class GroupDro:
@@ -28,26 +22,26 @@ class GroupDro:
         self._step_sizes = step_sizes  # (K,)
         self.q = torch.full((len(step_sizes), n_groups), 1 / n_groups)  # (K, G)
 
-    def slope(self, logits: Tensor, labels: Tensor, groups: Tensor) -> Tensor:
+    def slope(self, margin: Tensor, labels: Tensor, groups: Tensor) -> Tensor:
         """Update q on this mini-batch and give the gradient; a group without rows here keeps its weight."""
-        losses, slope = _losses(logits, labels)
+        losses, slope = _losses(margin, labels)
         member = torch.nn.functional.one_hot(groups, self.q.shape[1]).to(losses.dtype)  # (R, G)
         sizes = member.sum(dim=0).clamp(min=1)
         group_loss = losses @ member / sizes  # (K, G)
         self.q = self.q * (self._step_sizes[:, None] * group_loss).exp()
         self.q = self.q / self.q.sum(dim=1, keepdim=True)
-        return _by_logit(slope * ((self.q / sizes) @ member.T))
+        return slope * ((self.q / sizes) @ member.T)
 
 
-def learning_from_failure_slope(logits: Tensor, labels: Tensor, powers: Tensor) -> Tensor:
+def learning_from_failure_slope(margin: Tensor, labels: Tensor, powers: Tensor) -> Tensor:
     """Gradient of LfF (Nam et al.) for K biased heads followed by their K debiased twins.
 
     Biased: generalised cross-entropy (1 - p_y^q) / q, whose gradient is p_y^q x that of cross-entropy.
     Debiased: cross-entropy weighed by l_B / (l_B + l_D); the weights are constants of the step.
     """
-    heads, size = len(powers), logits.shape[1]
-    losses, slope = _losses(logits, labels)
+    heads, size = len(powers), margin.shape[1]
+    losses, slope = _losses(margin, labels)
     biased, debiased = losses[:heads], losses[heads:]
     confident = (-biased).exp() ** powers[:, None]  # p_y^q
     failed = biased / (biased + debiased).clamp(min=torch.finfo(losses.dtype).tiny)
-    return _by_logit(slope * torch.cat([confident, failed]) / size)
+    return slope * torch.cat([confident, failed]) / size

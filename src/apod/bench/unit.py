@@ -27,6 +27,9 @@ from apod.settings import answers_allowed
 SCALARS = ("accuracy", "balanced_accuracy", "eop", "delta_eo", "gap", "demographic_parity_difference",
            "equalized_odds_difference")  # fmt: skip
 
+_NUMBERS = 2
+"""Raised whenever the same run gives other numbers than before, be it in the last bits: old rows are computed anew."""
+
 
 @dataclass(frozen=True, eq=False)
 class UnitData:
@@ -50,7 +53,7 @@ class UnitData:
 def run_key(data_fingerprint: str, seed: int, training: Training, run: RunName) -> str:
     """Content key of a run: whatever could change its numbers, and nothing else."""
     method = [run.method.name, run.method.trainer, run.method.selector, run.method.upfront]
-    facts = [1, data_fingerprint, seed, asdict(training), method, run.value]
+    facts = [_NUMBERS, data_fingerprint, seed, asdict(training), method, run.value]
     return hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
@@ -99,7 +102,7 @@ class ArmRecorder:
 
     def __init__(self, data: UnitData, unit: Unit, arm: Arm, heads: Sequence[Row]) -> None:
         self._data, self._unit, self._arm, self._heads = data, unit, arm, heads
-        self._best = BestHeads(arm.heads)
+        self._best, self._test = BestHeads(arm.heads), data.embeddings[data.split.test]
         self._knows = [run.method.annotation != NONE for run in arm.runs]  # anybody's group
         self._counts: list[GroupCounts] = []
         self._scores: list[RoundScores] = []
@@ -113,7 +116,7 @@ class ArmRecorder:
         scores = score_heads(pool, heads, self._penalised(), membership)
         self._best.update(heads, scores, len(self._scores))
         self._scores.append(scores)
-        predicted = (heads.margins(self._data.embeddings[self._data.split.test]) > 0).numpy()
+        predicted = (heads.margins(self._test) > 0).numpy()
         self._counts.append(self._test_counts(predicted))
         self._answered.append([len(answers) for answers in self._arm.answers()])
 
