@@ -1,0 +1,156 @@
+// The accuracy-fairness curve after every answer, and the choice of the operating point on it.
+import { byId, el, fill, show, write } from "./dom.js";
+import { colours, draw, escaped } from "./plots.js";
+import { decimal, percent, words } from "./words.js";
+
+const STEP = 350; // milliseconds between two models while playing
+
+const points = (value) => (value === null ? null : 100 * value);
+
+/** The accuracy-fairness plane: range over all models, so that a movement is seen as one. */
+function ranges(history) {
+  const all = history.flatMap(({ curve }) => curve).filter(({ gap, accuracy }) => gap !== null && accuracy !== null);
+  const span = (values) => {
+    const low = Math.min(...values);
+    const high = Math.max(...values);
+    const room = Math.max(0.12 * (high - low), 0.5);
+    return [low - room, high + room];
+  };
+  if (!all.length) return { x: [0, 10], y: [50, 100] };
+  const last = history.at(-1).curve;
+  const gaps = [...all.map(({ gap }) => 100 * gap), ...last.flatMap(({ gap_low: low, gap_high: high }) => [100 * (low ?? 0), 100 * (high ?? 0)])];
+  const x = span(gaps);
+  return { x: [Math.min(0, Math.max(x[0], -1)), x[1]], y: span(all.map(({ accuracy }) => 100 * accuracy)) };
+}
+
+function hover({ strength, accuracy, gap }) {
+  const name = strength === 0 ? words("no_mitigation") : words("strength_is", { strength: decimal(strength, 2) });
+  return escaped(words("curve_hover", { name, accuracy: percent(accuracy), gap: decimal(points(gap), 1) }));
+}
+
+export class Curve {
+  /** `choose(strength)` is called when a point is picked; `moved(place)` when the slider is. */
+  constructor(choose, moved) {
+    this.choose = choose;
+    this.moved = moved;
+    this.data = null;
+    this.place = 0;
+    this.live = true; // follow the newest model until somebody moves the slider
+    this.playing = null;
+    byId("when").addEventListener("input", (event) => {
+      this.stop();
+      this.go(Number(event.target.value));
+    });
+    byId("play").addEventListener("click", () => (this.playing === null ? this.play() : this.stop()));
+  }
+
+  update(data, strength) {
+    this.data = data;
+    this.strength = strength;
+    const last = data.history.length - 1;
+    if (this.live || this.place > last) this.place = last;
+    byId("when").max = Math.max(0, last);
+    show(byId("time"), last > 0);
+    this.draw();
+  }
+
+  go(place) {
+    this.place = place;
+    this.live = place === this.data.history.length - 1;
+    this.draw();
+    this.moved(place);
+  }
+
+  play() {
+    if (this.live) this.place = -1;
+    write(byId("play"), words("stop"));
+    this.playing = setInterval(() => {
+      if (this.place >= this.data.history.length - 1) this.stop();
+      else this.go(this.place + 1);
+    }, STEP);
+    if (this.place < this.data.history.length - 1) this.go(this.place + 1);
+  }
+
+  stop() {
+    clearInterval(this.playing);
+    this.playing = null;
+    write(byId("play"), words("play"));
+  }
+
+  draw() {
+    const { history } = this.data;
+    const outcome = history[this.place];
+    if (!outcome) return;
+    const said = words("after_answers", { n: outcome.answers });
+    byId("when").value = this.place;
+    byId("when").setAttribute("aria-valuetext", said);
+    write(byId("when-text"), said);
+    this.#plot(history, outcome);
+    this.#table(outcome);
+  }
+
+  #plot(history, outcome) {
+    const colour = colours();
+    const at = ({ curve }) => curve.find(({ strength }) => strength === this.strength);
+    const line = (curve, trace) => ({
+      type: "scatter", x: curve.map(({ gap }) => points(gap)), y: curve.map(({ accuracy }) => points(accuracy)), ...trace,
+    });
+    const bars = (low, high, value, shade) => ({
+      type: "data", symmetric: false, array: [high === null ? 0 : points(high - value)], arrayminus: [low === null ? 0 : points(value - low)],
+      color: shade, thickness: 1.5, width: 0,
+    });
+    const cross = (point, shade) => ({
+      error_x: bars(point.gap_low, point.gap_high, point.gap, shade), error_y: bars(point.low, point.high, point.accuracy, shade),
+    });
+    const none = outcome.curve.find(({ strength }) => strength === 0);
+    const picked = at(outcome);
+    const trail = history.slice(0, this.place + 1).map(at).filter(Boolean);
+    const told = outcome.curve.map(hover);
+    const traces = [
+      line(history[0].curve, { mode: "lines", line: { color: colour.grey, width: 1.5, dash: "dot" }, hoverinfo: "skip", opacity: this.place ? 0.7 : 0 }),
+      line(trail, { mode: "lines", line: { color: colour.orange, width: 2 }, hoverinfo: "skip", opacity: 0.65 }),
+      line(none ? [none] : [], { mode: "markers", marker: { size: 1, color: colour.grey }, hoverinfo: "skip", ...(none ? cross(none, colour.grey) : {}) }),
+      line(picked ? [picked] : [], { mode: "markers", marker: { size: 1, color: colour.blue }, hoverinfo: "skip", ...(picked ? cross(picked, colour.blue) : {}) }),
+      line(outcome.curve, {
+        mode: "lines+markers", line: { color: colour.blue, width: 1.25 }, text: told, hoverinfo: "text", customdata: outcome.curve.map(({ strength }) => strength),
+        marker: {
+          size: 12, symbol: outcome.curve.map(({ strength }) => (strength === 0 ? "square" : "circle")),
+          color: outcome.curve.map(({ strength }) => (strength === 0 ? colour.paper : colour.blue)),
+          line: { width: 2, color: outcome.curve.map(({ strength }) => (strength === 0 ? colour.grey : colour.blue)) },
+        },
+      }),
+      line(picked ? [picked] : [], { mode: "markers", marker: { size: 22, symbol: "circle-open", color: colour.ink, line: { width: 2 } }, hoverinfo: "skip" }),
+    ];
+    const { x, y } = ranges(history);
+    const node = byId("curve");
+    const layout = { x: { title: words("gap_axis"), range: x }, y: { title: words("accuracy_axis"), range: y, ticksuffix: "%" }, height: 400, move: true };
+    draw(node, traces, layout).then(() => this.#listen(node));
+    node.setAttribute("aria-label", words("curve_spoken", { n: outcome.answers, strengths: outcome.curve.length }));
+  }
+
+  #listen(node) {
+    if (this.listening) return;
+    this.listening = true;
+    node.on("plotly_click", ({ points: [point] }) => point.customdata !== undefined && this.choose(point.customdata));
+  }
+
+  #table(outcome) {
+    const rows = outcome.curve.map((point) => {
+      const { strength, accuracy, gap, gap_low: low, gap_high: high } = point;
+      const here = strength === this.strength;
+      const radio = el("input", {
+        type: "radio", name: "strength", checked: here, value: String(strength), on: { change: () => this.choose(strength) },
+        "aria-label": strength === 0 ? words("no_mitigation") : words("strength_is", { strength: decimal(strength, 2) }),
+      });
+      const between = low === null ? "" : words("interval", { low: decimal(100 * low, 1), high: decimal(100 * high, 1) });
+      return el("tr", { class: here ? "marked" : null },
+        el("td", { class: "pick" }, radio),
+        el("th", { scope: "row", text: strength === 0 ? words("zero_strength") : decimal(strength, 2) }),
+        el("td", { text: percent(accuracy) }),
+        el("td", {}, decimal(points(gap), 1), el("span", { class: "below", text: between })));
+    });
+    const focused = document.activeElement?.name === "strength" ? document.activeElement.value : null;
+    fill(byId("strengths"), rows);
+    if (focused !== null) byId("strengths").querySelector(`[value="${CSS.escape(focused)}"]`)?.focus();
+  }
+}

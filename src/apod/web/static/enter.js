@@ -1,0 +1,31 @@
+// Opening a link: the token stands in the fragment, which no server or log sees; it is taken out of the address first.
+import { get, post } from "./api.js";
+import { byId, show, write } from "./dom.js";
+import { translate, words } from "./words.js";
+
+const HOME = { owner: "/dashboard", annotator: "/" };
+
+function explain(title, text, again) {
+  write(byId("title"), words(title));
+  write(byId("text"), text);
+  show(byId("again"), again);
+}
+
+async function enter(token) {
+  explain("enter_title", words("enter_wait"), false);
+  try {
+    const { role } = token ? await post("/session", { token }) : await get("/me"); // reloaded: perhaps signed in already
+    location.replace(HOME[role] ?? "/");
+  } catch (error) {
+    if (error.retryable) explain("enter_failed_title", words("enter_away"), true);
+    else if (!token) explain("enter_failed_title", words("enter_nothing"), false);
+    else explain("enter_failed_title", words("signed_out"), false);
+  }
+}
+
+translate();
+document.title = words("app");
+const token = location.hash.slice(1);
+history.replaceState(null, "", location.pathname);
+byId("again").addEventListener("click", () => enter(token));
+await enter(token);

@@ -1,0 +1,319 @@
+"""The annotation page in a real browser: nothing is lost, nothing doubled, the keyboard is enough."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browsing import GROUPS, PHONE, Site, chromium, new_campaign, serving, table, visit
+
+pytestmark = pytest.mark.xdist_group("browser-annotating")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture
+def site(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Site]:
+    settings = getattr(request, "param", {})
+    with serving(new_campaign(tmp_path, **settings)) as found:
+        yield found
+
+
+def test_a_whole_campaign_by_keyboard_alone(browser: Any, site: Site) -> None:
+    keys = {"1": "female", "2": "male", "0": "cannot_tell", "d": "declined"}
+    with visit(browser, site) as maria:
+        given = []
+        case = maria.case()
+        for key in ["1", "2", "0", "1", "d", "2"]:
+            if len(given) == 3:  # a skip in between costs nothing and leaves no answer
+                maria.press("s")
+                case = maria.case(case)
+            given.append((maria.press(key), keys[key]))
+            case = maria.case(case) if len(given) < 6 else ""
+        maria.says("All answers are in")
+        maria.delivered()
+        assert maria.page.locator("#everyone").inner_text() == "6 of 6 in all"
+        assert maria.page.locator("#mine").inner_text() == "6 answers by you"
+    assert sorted(site.recorded()) == sorted(given)
+    assert site.campaign.status().skipped == 1
+
+
+def test_the_keys_are_printed_on_the_buttons(browser: Any, site: Site) -> None:
+    with visit(browser, site) as maria:
+        maria.case()
+        printed = [" ".join(text.split()) for text in maria.page.locator("#pad button").all_inner_texts()]
+    assert printed == ["1 female", "2 male", "0 Cannot tell", "d Declined", "s Skip", "u Undo"]
+
+
+def test_guidelines_and_help_are_one_key_away_and_keys_answer_nothing_behind_them(browser: Any, site: Site) -> None:
+    with visit(browser, site) as maria:
+        maria.case()
+        maria.page.keyboard.press("g")
+        maria.says("Decide by the application alone.", "#guidelines")
+        maria.page.keyboard.press("1")
+        maria.page.keyboard.press("Escape")
+        maria.page.keyboard.press("?")
+        maria.says("Where your answers go", "#help")
+        maria.page.locator("#single-keys").uncheck()
+        maria.page.keyboard.press("Escape")
+        maria.page.keyboard.press("1")
+        maria.page.wait_for_timeout(200)
+    assert site.recorded() == []
+
+
+def test_names_are_readable_and_have_their_units(browser: Any, site: Site) -> None:
+    with visit(browser, site) as maria:
+        maria.case()
+        names = maria.page.locator("#case dt").all_inner_texts()
+        assert "Field of study" in names
+        assert [name for name in names if "_" in name] == []
+        assert "EUR" in maria.page.locator("#case").inner_text()
+
+
+def test_the_next_case_is_there_before_it_is_needed(browser: Any, site: Site) -> None:
+    with visit(browser, site) as maria:
+        case = maria.case()
+        maria.page.route("**/api/v1/**", lambda route: None)  # from now on no request is ever answered
+        maria.press("1")
+        assert maria.case(case) != case
+        maria.cut = True
+
+
+def test_undo_brings_the_case_back_and_takes_the_answer_away(browser: Any, site: Site) -> None:
+    with visit(browser, site) as maria:
+        first = maria.case()
+        maria.press("1")
+        second = maria.case(first)
+        maria.delivered()
+        maria.page.keyboard.press("u")
+        assert maria.case(second) == first
+        assert site.recorded() == []
+        maria.press("2")
+        maria.case(first)
+        maria.delivered()
+    assert site.recorded() == [(first.removeprefix("Case "), "male")]
+
+
+def test_one_of_the_last_answers_can_be_changed(browser: Any, site: Site) -> None:
+    with visit(browser, site) as maria:
+        case = maria.case()
+        first = maria.press("1")
+        case = maria.case(case)
+        second = maria.press("1")
+        maria.case(case)
+        maria.delivered()
+        maria.page.get_by_label(f"Change the answer to case {first}").click()
+        maria.says("Your answer is: female.", "#change")
+        maria.page.keyboard.press("2")
+        maria.says(f"Changed: case {first} is now male.", "#toast")
+        maria.delivered()
+        maria.page.wait_for_function(
+            "() => [...document.querySelectorAll('#recent .said')].some((said) => said.textContent === 'male')"
+        )
+    assert sorted(site.recorded()) == sorted([(first, "male"), (second, "female")])
+
+
+def test_without_a_network_answers_wait_visibly_and_are_erased_once_delivered(browser: Any, site: Site) -> None:
+    with visit(browser, site) as maria:
+        case = maria.case()
+        maria.cut = True
+        maria.context.set_offline(True)
+        given = [maria.press("1")]
+        case = maria.case(case)
+        given.append(maria.press("2"))
+        maria.says("Waiting for the server")
+        maria.says("2 answers are kept in this browser until the server has them.", "#queue")
+        assert len(maria.stored()) == 2
+        assert site.recorded() == []
+        maria.context.set_offline(False)
+        maria.says("The server is back", "#toast")
+        maria.delivered()
+        maria.case(case)
+    assert sorted(site.recorded()) == sorted(zip(given, ["female", "male"], strict=True))
+
+
+def test_what_waits_survives_a_reload(browser: Any, site: Site) -> None:
+    with visit(browser, site) as maria:
+        case = maria.case()
+        maria.cut = True
+        maria.page.route("**/api/v1/questions/**", lambda route: route.abort())
+        given = maria.press("1")
+        shown = maria.case(case)
+        maria.says("1 answer is kept in this browser", "#queue")
+        maria.page.reload()
+        assert maria.case() == shown  # the answered case does not come back
+        maria.page.unroute("**/api/v1/questions/**")
+        maria.page.get_by_role("button", name="Try now").click()
+        maria.delivered()
+    assert site.recorded() == [(given, "female")]
+
+
+def test_an_answer_whose_acknowledgement_is_lost_is_recorded_once(browser: Any, site: Site) -> None:
+    sent = []
+
+    def swallow(route: Any) -> None:
+        sent.append(route.request.post_data_json["key"])
+        if len(sent) == 1:
+            route.fetch()  # the server has it ...
+            route.abort()  # ... and the browser never learns
+        else:
+            route.continue_()
+
+    with visit(browser, site) as maria:
+        case = maria.case()
+        maria.cut = True
+        maria.page.route("**/answer", swallow)
+        given = maria.press("1")
+        maria.case(case)
+        maria.delivered()
+        assert len(sent) == 2
+        assert len(set(sent)) == 1
+    assert site.recorded() == [(given, "female")]
+    assert site.campaign.status().answered == 1
+
+
+def test_undo_before_anything_was_sent_needs_no_server(browser: Any, site: Site) -> None:
+    with visit(browser, site) as maria:
+        first = maria.case()
+        maria.cut = True
+        maria.page.route("**/api/v1/questions/**", lambda route: None)  # the first answer hangs on its way
+        maria.press("1")
+        second = maria.case(first)
+        maria.press("1")
+        maria.page.wait_for_function("(case_) => document.querySelector('#heading').textContent !== case_", arg=second)
+        maria.page.wait_for_timeout(250)
+        maria.page.keyboard.press("u")
+        assert maria.case() == second
+        assert len(maria.stored()) == 1
+
+
+def test_two_tabs_of_one_person_double_nothing(browser: Any, site: Site) -> None:
+    with visit(browser, site) as maria:
+        first = maria.case()
+        other = maria.tab()
+        other.goto(site.origin)
+        other.wait_for_selector("#case .case")
+        assert other.locator("#heading").inner_text() == first
+        maria.press("1")
+        second = maria.case(first)
+        other.wait_for_function("(case_) => document.querySelector('#heading').textContent === case_", arg=second)
+        other.wait_for_timeout(250)
+        other.keyboard.press("2")
+        maria.page.wait_for_function("(case_) => document.querySelector('#heading').textContent !== case_", arg=second)
+        maria.delivered()
+    expected = [(first.removeprefix("Case "), "female"), (second.removeprefix("Case "), "male")]
+    assert sorted(site.recorded()) == sorted(expected)
+
+
+def test_two_annotators_at_once_never_get_the_same_case(browser: Any, site: Site) -> None:
+    seen: list[str] = []
+    with visit(browser, site) as maria, visit(browser, site, "bob") as bob:
+        cases = {id(maria): maria.case(), id(bob): bob.case()}
+        for turn in range(3):
+            for person in (maria, bob):
+                seen.append(person.press(str(1 + turn % 2)))
+                if len(seen) < 4:  # after that the other may hold all that is left
+                    cases[id(person)] = person.case(cases[id(person)])
+                person.page.wait_for_timeout(300)
+        maria.delivered()
+        bob.delivered()
+        maria.says("All answers are in")
+        bob.says("All answers are in")
+    assert len(set(seen)) == 6
+    assert sorted(row for row, _ in site.recorded()) == sorted(seen)
+
+
+def test_what_is_with_others_is_said_and_comes_when_they_leave_it(browser: Any, tmp_path: Path) -> None:
+    with serving(new_campaign(tmp_path, budget=2, lease_seconds=5.0)) as site:
+        with visit(browser, site, "bob") as bob:
+            case = bob.case()
+        with visit(browser, site) as maria:
+            maria.says("Nothing for you right now")
+            maria.says("2 questions are with others. What they leave comes to you in")
+            assert maria.case() == case
+
+
+def test_a_paused_campaign_says_so_and_goes_on_by_itself(browser: Any, site: Site) -> None:
+    with visit(browser, site) as maria:
+        case = maria.case()
+        site.campaign.pause()
+        maria.says("The campaign is paused")
+        site.campaign.pause(False)
+        assert maria.case() == case
+
+
+def test_whoever_is_revoked_learns_it_and_keeps_what_was_not_sent(browser: Any, site: Site) -> None:
+    with visit(browser, site) as maria:
+        maria.case()
+        maria.cut = True
+        maria.page.route("**/api/v1/events", lambda route: route.abort())
+        site.campaign.access.revoke_name("maria")
+        maria.page.keyboard.press("1")
+        maria.says("You are signed out")
+        maria.says("1 answer waits in this browser.")
+        assert len(maria.stored()) == 1
+        maria.page.goto(site.link())
+        maria.delivered()
+    assert [answer for _, answer in site.recorded()] == ["female"]
+
+
+def test_a_used_link_opens_nothing_and_leaves_no_token_in_the_address(browser: Any, site: Site) -> None:
+    link = site.link()
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(link)
+    page.wait_for_selector("#case .case")
+    assert "#" not in page.url
+    other = browser.new_context()
+    second = other.new_page()
+    second.goto(link)
+    second.get_by_text("This link does not work").wait_for()
+    assert "#" not in second.url
+    context.close()
+    other.close()
+
+
+HOSTILE = "<img src=x onerror=alert(1)><b>bold</b>"
+
+
+def test_data_are_shown_as_text_and_nothing_else(browser: Any, tmp_path: Path) -> None:
+    frame, _ = table(80)
+    frame[HOSTILE] = f"{HOSTILE} {HOSTILE}"
+    campaign = new_campaign(tmp_path, display=frame, groups=[HOSTILE, "male"], guidelines=HOSTILE, name=HOSTILE)
+    with serving(campaign) as site, visit(browser, site, HOSTILE) as maria:
+        case = maria.case()
+        maria.press("1")
+        maria.case(case)
+        maria.delivered()
+        maria.page.keyboard.press("g")
+        maria.says(HOSTILE, "#guidelines")
+        assert maria.page.locator("img").count() == 0
+        assert maria.page.locator("b").count() == 0
+        assert maria.page.locator("#case").get_by_text(HOSTILE).count() >= 1
+
+
+def test_on_a_phone_everything_fits_and_is_large_enough_to_touch(browser: Any, site: Site) -> None:
+    with visit(browser, site, **PHONE) as maria:
+        case = maria.case()
+        sizes = maria.page.evaluate(
+            """() => ({
+                 wide: document.documentElement.scrollWidth, screen: innerWidth,
+                 low: document.querySelector('#pad').getBoundingClientRect().bottom - innerHeight,
+                 buttons: [...document.querySelectorAll('#pad button')]
+                   .map((button) => button.getBoundingClientRect())
+                   .map(({ width, height }) => Math.min(width, height)),
+               })"""
+        )
+        assert sizes["wide"] <= sizes["screen"]
+        assert sizes["low"] <= 1
+        assert min(sizes["buttons"]) >= 44
+        maria.page.get_by_role("button", name=GROUPS[0], exact=False).first.tap()
+        maria.case(case)
+        maria.delivered()
+    assert [answer for _, answer in site.recorded()] == ["female"]

@@ -1,0 +1,169 @@
+"""The dashboard in a real browser: it moves with the answers, and the owner can act on it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browsing import PHONE, Site, Visit, answer, chromium, new_campaign, serving, table, visit
+
+pytestmark = pytest.mark.xdist_group("browser-dashboard")
+
+FIRST = ["female", "male", "female", "male", "female"]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A campaign with a few answers and a model of them."""
+    campaign = new_campaign(tmp_path_factory.mktemp("dashboard"), rows=150, budget=40)
+    with serving(campaign) as found:
+        answer(found, FIRST)
+        yield found
+
+
+@pytest.fixture(scope="module")
+def window(browser: Any, site: Site) -> Iterator[Visit]:
+    """The owner's window, opened once: loading the drawing library takes its time."""
+    with visit(browser, site, "owner", "owner") as found:
+        drawn(found.page)
+        yield found
+
+
+@pytest.fixture
+def owner(window: Visit) -> Iterator[Visit]:
+    yield window
+    assert window.complaints == []
+
+
+def box_of(mark: Any) -> dict[str, float]:
+    return dict(mark.bounding_box())
+
+
+def drawn(page: Any) -> int:
+    """Wait for the picture; how many answers its newest model knows."""
+    page.wait_for_selector("#curve .main-svg .points path", state="attached")
+    return int(page.locator("#when-text").inner_text().split()[1])
+
+
+def test_the_dashboard_moves_after_an_answer(owner: Visit, site: Site) -> None:
+    before = drawn(owner.page)
+    places = owner.page.locator("#curve .points path").evaluate_all(
+        "(nodes) => nodes.map((n) => n.getAttribute('transform'))"
+    )
+    answer(site, ["male", "female"])
+    owner.page.wait_for_function(
+        "(before) => Number(document.querySelector('#when-text').textContent.split(' ')[1]) > before", arg=before
+    )
+    owner.page.wait_for_timeout(500)
+    moved = owner.page.locator("#curve .points path").evaluate_all(
+        "(nodes) => nodes.map((n) => n.getAttribute('transform'))"
+    )
+    assert moved != places
+    count = site.campaign.status().answered
+    owner.says(f"{count} of 40", "#cards")
+
+
+def test_the_slider_goes_back_to_an_earlier_model(owner: Visit, site: Site) -> None:
+    answer(site, ["female"])
+    last = drawn(owner.page)
+    owner.page.locator("#when").focus()
+    owner.page.keyboard.press("Home")
+    owner.page.wait_for_function(
+        "(last) => Number(document.querySelector('#when-text').textContent.split(' ')[1]) < last", arg=last
+    )
+    assert owner.page.locator("#when").get_attribute("aria-valuetext") == owner.page.locator("#when-text").inner_text()
+    owner.page.get_by_role("button", name="Play").click()
+    owner.page.wait_for_function(
+        "(last) => Number(document.querySelector('#when-text').textContent.split(' ')[1]) >= last", arg=last
+    )
+
+
+def test_the_operating_point_is_picked_on_the_curve_or_in_the_table(owner: Visit, site: Site) -> None:
+    owner.page.get_by_role("radio", name="strength 2.00").check()
+    owner.says("Operating point: strength 2.00, chosen by you.")
+    assert site.campaign.chosen() == 2.0
+    owner.page.locator("#curve").scroll_into_view_if_needed()
+    owner.page.wait_for_timeout(400)  # marks glide to their places
+    marks = owner.page.locator("#curve .scatterlayer .trace:nth-last-child(2) .points path")
+    places = [(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2) for box in map(box_of, marks.all())]
+    owner.page.mouse.click(*max(places, key=lambda place: math.dist(place, places[-1])))  # the last is strength 2
+    owner.page.wait_for_function("() => !document.querySelector('#chosen').textContent.includes('2.00')")
+    assert site.campaign.chosen() in (0.0, 0.1, 0.5)
+    owner.page.get_by_role("button", name="Leave it to the classifier").click()
+    owner.says("No operating point is chosen.")
+    assert site.campaign.chosen() is None
+
+
+def test_an_invited_annotator_comes_in_and_a_revoked_one_is_out(browser: Any, owner: Visit) -> None:
+    owner.page.get_by_label("Name or pseudonym").fill("ann-7")
+    owner.page.get_by_role("button", name="Make a link").click()
+    owner.says("The link for ann-7. It is shown only now:")
+    link = owner.page.locator("#invited input").input_value()
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(link)
+    page.wait_for_selector("#case .case")
+    owner.page.get_by_label("Revoke the access of ann-7").click()
+    owner.says("Revoked: ann-7.")
+    page.get_by_role("heading", name="You are signed out").wait_for(timeout=10_000)
+    context.close()
+
+
+def test_the_owner_sees_whom_we_asked_and_who_answered(owner: Visit, site: Site) -> None:
+    rows = owner.page.locator("#asked tr").count()
+    assert rows >= len(FIRST)
+    owner.says("bob", "#annotators")
+    assert owner.page.locator("#rates tr").all_inner_texts()[0].startswith("female")
+    owner.page.wait_for_selector("#map .points path", state="attached")
+    with owner.page.expect_download() as download:
+        owner.page.get_by_role("link", name="CSV").click()
+    lines = Path(download.value.path()).read_text().splitlines()
+    assert len(lines) == 1 + len(site.recorded())
+
+
+def test_pausing_is_one_button(owner: Visit) -> None:
+    owner.page.get_by_role("button", name="Pause").click()
+    owner.says("Paused: nobody gets a case until you let it go on.")
+    owner.page.get_by_role("button", name="Go on").click()
+    owner.page.get_by_role("button", name="Pause").wait_for()
+
+
+def test_annotators_are_told_that_the_dashboard_is_not_theirs(browser: Any, site: Site) -> None:
+    with visit(browser, site) as maria:
+        maria.case()
+        maria.page.goto(f"{site.origin}/dashboard")
+        maria.says("This page is for the owner")
+        assert maria.page.locator("#main").is_hidden()
+
+
+def test_before_the_first_model_the_dashboard_says_what_it_waits_for(browser: Any, tmp_path: Path) -> None:
+    with serving(new_campaign(tmp_path)) as site, visit(browser, site, "owner", "owner") as owner:
+        owner.says("No model yet.")
+        assert owner.page.locator("#pictures").is_hidden()
+
+
+def test_on_a_phone_the_dashboard_does_not_scroll_sideways(browser: Any, site: Site) -> None:
+    with visit(browser, site, "owner", "owner", **PHONE) as owner:
+        drawn(owner.page)
+        assert owner.page.evaluate("() => document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_hostile_names_stay_text_in_the_pictures(browser: Any, tmp_path: Path) -> None:
+    hostile = "<b>x</b><img src=x onerror=alert(1)>"
+    frame, _ = table(80)
+    campaign = new_campaign(tmp_path, groups=[hostile, "male"], display=frame, label_names=(hostile, "hired"))
+    with serving(campaign) as site:
+        answer(site, [hostile, "male", hostile, "male"])
+        with visit(browser, site, "owner", "owner") as owner:
+            drawn(owner.page)
+            assert hostile in owner.page.locator("#tpr .ytick text").all_text_contents()
+            assert owner.page.locator("img").count() == 0
