@@ -16,7 +16,7 @@ from apod.web import annotating, entering, owning, pictures, watching
 from apod.web.annotating import progress_body
 from apod.web.building import Builds
 from apod.web.desk import Served, Server
-from apod.web.errors import Refused, add_handlers
+from apod.web.errors import Refused, add_handlers, described
 from apod.web.guard import Anybody
 from apod.web.limits import Bucket
 from apod.web.looks import Looks
@@ -70,7 +70,7 @@ def create_app(campaign: Campaign, settings: ServeSettings | None = None) -> Fas
         builds=builds,
     )
     for router in (entering.router, annotating.router, pictures.router, _events, owning.router, watching.router):
-        app.include_router(router, prefix=API)
+        app.include_router(router, prefix=API, responses=described(404, 409, 415))
     app.include_router(page_routes())
     add_handlers(app)
     app.add_middleware(Shield, settings=settings)

@@ -8,6 +8,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from apod.campaign.errors import (
@@ -39,6 +40,24 @@ _STATUS: tuple[tuple[type[ApodError], int], ...] = (
     (InputError, 422),
 )
 _NO_QUESTION = "There is no such question among yours."
+
+
+class Trouble(BaseModel):
+    """What went wrong."""
+
+    code: str
+    message: str  # one sentence, safe to show
+
+
+class Problem(BaseModel):
+    """The body of every error."""
+
+    error: Trouble
+
+
+def described(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Errors for the API's description: those every endpoint has, and these."""
+    return {status: {"model": Problem} for status in sorted({400, 401, 403, 413, 422, 429, 500, 503, *statuses})}
 
 
 class Refused(Exception):

@@ -1,0 +1,146 @@
+"""`apod serve`, `apod invite`, `apod access` as people type them: real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx2
+import pytest
+from typer.testing import CliRunner
+from web_people import make_campaign
+
+from apod.cli import build_app
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    make_campaign(tmp_path, engine=None, refit="demand", engine_options={"epochs": 1, "body_epochs": 1}).close()
+    return tmp_path / "trial.db"
+
+
+@contextmanager
+def serving(database: Path, *options: str) -> Iterator[tuple[str, str, subprocess.Popen[str]]]:
+    """A server of its own process: its address, the owner's token, and the process."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "apod", "serve", str(database), "--port", "0", *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert process.stdout is not None
+    try:
+        line = ""
+        while not line.startswith("owner: "):
+            line = process.stdout.readline()
+            assert line, process.stderr and process.stderr.read()
+        found = re.fullmatch(r"owner: (http://\S+)/enter#(\S+)\n", line)
+        assert found is not None
+        yield found[1], found[2], process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_serve_prints_a_link_serves_and_ends_quietly(database: Path) -> None:
+    with serving(database) as (origin, token, process):
+        with httpx2.Client(base_url=origin, headers={"X-Apod": "1"}, timeout=20) as client:
+            assert origin.startswith("http://127.0.0.1:")
+            assert client.post("/api/v1/session", json={"token": token}).json()["role"] == "owner"
+            for _ in range(600):
+                turn = client.post("/api/v1/turn", json={}).json()
+                if turn["state"] == "question":
+                    break
+                signal.sigtimedwait([], 0.05)
+            assert len(turn["questions"]) == 2
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+        assert process.returncode == 0, err
+        assert "Traceback" not in err
+        assert token not in out + err
+
+
+def test_a_host_that_others_reach_is_warned_about(database: Path) -> None:
+    with serving(database, "--host", "0.0.0.0") as (origin, _, process):
+        assert httpx2.get(f"{origin}/api/v1/me").status_code == 401
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=30)
+        assert "nothing is encrypted" in err
+
+
+def run(*words: str) -> str:
+    found = CliRunner().invoke(build_app(), words)
+    assert found.exit_code == 0, (found.output, found.exception)
+    return found.stdout
+
+
+def test_invite_list_and_revoke(database: Path) -> None:
+    url = str(database)
+    link = run("invite", url, "maria", "--url", "https://annotate.example.org").strip()
+    assert link.startswith("https://annotate.example.org/enter#")
+    made = json.loads(run("invite", url, "robot", "--token", "--days", "2", "--json"))
+    assert re.fullmatch(r"[0-9a-f]{16}\.[\w-]{43}", made["token"])
+    owner = run("invite", url, "me", "--owner")
+    assert owner.startswith("http://127.0.0.1:8000/enter#")
+    listed = json.loads(run("access", "list", url, "--json"))
+    assert {(entry["name"], entry["what"], entry["role"]) for entry in listed} == {
+        ("maria", "link", "annotator"),
+        ("robot", "token", "annotator"),
+        ("owner", "link", "owner"),
+    }
+    shown = run("access", "list", url)
+    assert link.split(".")[-1] not in shown
+    assert "1 ended" in run("access", "revoke", url, "maria")
+    assert "1 ended" in run("access", "revoke", url, made["id"])
+    states = {entry["name"]: entry["state"] for entry in json.loads(run("access", "list", url, "--json"))}
+    assert states == {"maria": "revoked", "robot": "revoked", "owner": "active"}
+    again = CliRunner().invoke(build_app(), ["access", "revoke", url, "nobody"])
+    assert again.exit_code != 0
+
+
+def test_a_taken_port_is_an_error_in_one_line(database: Path) -> None:
+    with serving(database) as (origin, _, _):
+        port = origin.rsplit(":", 1)[1]
+        found = subprocess.run(
+            [sys.executable, "-m", "apod", "serve", str(database), "--port", port], capture_output=True, text=True
+        )
+    assert found.returncode == 2
+    assert found.stderr.count("\n") == 1
+    assert "choose another --port" in found.stderr
+
+
+@pytest.mark.slow
+def test_the_wheel_carries_pages_scripts_and_styles(tmp_path: Path) -> None:
+    subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "wheel",
+            "-q",
+            "--no-deps",
+            "--no-build-isolation",
+            "-w",
+            str(tmp_path),
+            str(ROOT),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    names = set(zipfile.ZipFile(next(tmp_path.glob("*.whl"))).namelist())
+    folder = ROOT / "src"
+    shipped = [path for part in ("pages", "static") for path in (folder / "apod/web" / part).rglob("*")]
+    wanted = {path.relative_to(folder).as_posix() for path in shipped if path.is_file()}
+    assert len(wanted) > 5
+    assert wanted <= names
