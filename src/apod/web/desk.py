@@ -29,7 +29,7 @@ class Server:
     builds: Builds
 
 
-def _server(request: Request) -> Server:
+async def _server(request: Request) -> Server:
     return cast(Server, request.app.state.server)
 
 

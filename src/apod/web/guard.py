@@ -69,7 +69,7 @@ Anybody = Annotated[Visitor, Depends(visitor)]
 """What a handler declares to serve owners and annotators."""
 
 
-def owner(who: Anybody) -> Visitor:
+async def owner(who: Anybody) -> Visitor:
     """The owner; 403 for everybody else."""
     if who.role != "owner":
         raise Refused(403, "Only the owner of the campaign may do this.")
