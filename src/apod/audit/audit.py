@@ -93,7 +93,9 @@ def _view(people: People, name: str, proxies: FloatArray, seed: int, level: floa
     two = len(people.group_names) == 2
     return ViewAudit(
         groups={
-            group: Rates(*(_estimate(rate[..., g], level) for rate in (drawn.tpr, drawn.fpr, drawn.selection_rate)))
+            group: Rates(
+                *(_estimate(rate[..., g], level) for rate in (drawn.tpr, drawn.fpr, drawn.selection_rate, drawn.people))
+            )
             for g, group in enumerate(people.group_names)
         },
         tpr_difference=_estimate(difference(drawn.tpr), level),

@@ -28,6 +28,7 @@ class GroupRates:
     tpr: FloatArray
     fpr: FloatArray
     selection_rate: FloatArray
+    people: FloatArray  # how many there are
 
 
 def rates(shares: FloatArray, cells: Cells) -> GroupRates:
@@ -41,7 +42,7 @@ def rates(shares: FloatArray, cells: Cells) -> GroupRates:
             return np.asarray(people[..., among & chosen, :].sum(-2) / whole)
 
     positive = cells.labels == 1
-    return GroupRates(rate(positive), rate(~positive), rate(np.ones_like(positive)))
+    return GroupRates(rate(positive), rate(~positive), rate(np.ones_like(positive)), people.sum(-2))
 
 
 def difference(rate: FloatArray) -> FloatArray:

@@ -37,6 +37,7 @@ class Rates:
     tpr: Estimate
     fpr: Estimate
     selection_rate: Estimate
+    people: Estimate  # how many of the table are of the group
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class ViewAudit:
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
-        names = ("tpr", "fpr", "selection_rate")
+        names = ("tpr", "fpr", "selection_rate", "people")
         return {
             "groups": {
                 group: {name: getattr(found, name).to_dict() for name in names} for group, found in self.groups.items()

@@ -1,6 +1,7 @@
 """The package's own engine for campaigns: the very rounds of Algorithm 1, behind the `Engine` protocol.
 
-The body is pre-trained on the whole pool, whose rows are embedded once and kept with the campaign. A canonical fit
+The body is pre-trained on the pool, the rows not held out for an audit; all rows are embedded once and kept with the
+campaign. Inside, rows are numbered within the pool. A canonical fit
 replays the rounds answer by answer, as `apod run` would; a warm one adds a single round for all answers that came in
 meanwhile. Choosing among heads is left to the classifier, which keeps a validation part of its own.
 """
@@ -15,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import torch
 
 from apod.answers import Answers
@@ -24,7 +26,7 @@ from apod.campaign.materials import PLANE, Materials
 from apod.campaign.measuring import measure, plane
 from apod.data.dataset import IntArray
 from apod.data.encode import TableEncoder
-from apod.errors import CheckpointError, UnknownName
+from apod.errors import CheckpointError, InputError, UnknownName
 from apod.large import encode_numbers, fit_numbers, is_large, mapped_tensor
 from apod.mitigation import Mitigation
 from apod.pod import Pool, pretrain_head
@@ -61,8 +63,11 @@ class MitigationEngine:
         self._label_names = materials.settings.label_names
         self.settings = settings_of(materials.settings.engine)
         seed, name = materials.settings.seed, materials.settings.name
-        labels = materials.labels()
-        stored = self._embed(materials, labels, seed, name)
+        self._held_out, self._rows = materials.held_out(), materials.training_rows()
+        labels = materials.labels()[self._rows]
+        parts = self._embed(materials, labels, seed, name)
+        self._reserved = torch.tensor(parts["held_out"]) if len(self._held_out) else None
+        stored = parts["embeddings"]
         embeddings = mapped_tensor(stored) if is_large(len(stored)) else torch.tensor(stored)
         self.pool = Pool(
             dataset=name,
@@ -82,18 +87,25 @@ class MitigationEngine:
     def _pretrain(self) -> dict[str, npt.NDArray[Any]]:
         return {"parameters": pretrain_head(self.pool, self._training)}
 
-    def _embed(self, materials: Materials, labels: IntArray, seed: int, name: str) -> npt.NDArray[np.float32]:
+    def _embed(self, materials: Materials, labels: IntArray, seed: int, name: str) -> dict[str, npt.NDArray[Any]]:
+        """Embeddings of the pool and, apart from them, of those held out."""
+
         def compute() -> dict[str, npt.NDArray[Any]]:
             given = materials.features()
             if self.settings.body == "precomputed" and isinstance(given, np.ndarray) and is_large(len(given)):
                 matrix = np.asarray(given)
-                return {"embeddings": encode_numbers(fit_numbers(matrix), matrix)}
-            encoder = TableEncoder().fit(materials.features())
-            encoded = encoder.transform(materials.features())
-            body = table_body(encoded, encoder, labels, self.settings, WIDTH, seed, name)
-            return {"embeddings": body.embed(encoded)}
+                return self._parts(encode_numbers(fit_numbers(matrix), matrix))
+            train = given.iloc[self._rows] if isinstance(given, pd.DataFrame) else given[self._rows]
+            encoder = TableEncoder().fit(train)
+            body = table_body(encoder.transform(train), encoder, labels, self.settings, WIDTH, seed, name)
+            return self._parts(body.embed(encoder.transform(given)))
 
-        return materials.remember("embedding", compute)["embeddings"]
+        return materials.remember("embedding", compute)
+
+    def _parts(self, embeddings: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:
+        if not len(self._held_out):
+            return {"embeddings": embeddings}
+        return {"embeddings": embeddings[self._rows], "held_out": embeddings[self._held_out]}
 
     def fit(self, answers: Sequence[GroupAnswer], start: CampaignModel | None) -> CampaignModel | None:
         """Replay the rounds from the pre-trained head, or add one round to `start`; None while groups are unseen."""
@@ -125,20 +137,57 @@ class MitigationEngine:
         """The selector's choices by the model; without one, random people balanced by label."""
         if model is None:
             rng = generator(self.pool.seed, "first", self.pool.dataset)
-            choices = (c for c in first_rows(self.pool.labels.numpy(), rng) if c.row not in unavailable)
+            barred = set(self._inside(unavailable))
+            choices = (c for c in first_rows(self.pool.labels.numpy(), rng) if c.row not in barred)
             return [self._proposal(choice) for choice in islice(choices, k)]
         engine, told = self._restored(model), self._answers(answers)
         engine.answers[0] = told
         with self._distances.to(dict.fromkeys(told.rows)) as engine.coverage[0]:
-            return [self._proposal(question.choice) for question in engine.ask(k, sorted(unavailable))]
+            return [self._proposal(question.choice) for question in engine.ask(k, self._inside(unavailable))]
+
+    def decisions(self, model: CampaignModel | None, rows: IntArray) -> dict[str, IntArray]:
+        """Of held-out people: before, by the head without a penalty; after, by the head that asks."""
+        engine = self._fresh() if model is None else self._restored(model)
+        heads = {"before": 0} | ({} if model is None else {"after": engine.plan.trajectories[0].head})
+        margins = engine.heads.margins(self._reserved_rows(rows), list(heads.values()))
+        return {name: (margins[place] > 0).numpy().astype(np.int64) for place, name in enumerate(heads)}
+
+    def proxies(self, model: CampaignModel | None, rows: IntArray) -> npt.NDArray[np.float64]:
+        """(n, g) P(group) of held-out people by f_a; even shares before the first model."""
+        if model is None:
+            return np.full((len(rows), len(self._names)), 1 / len(self._names))
+        guessed = self._restored(model).membership(self._reserved_rows(rows))[0]
+        return np.asarray(guessed.numpy(), dtype=np.float64)
+
+    def _reserved_rows(self, rows: IntArray) -> torch.Tensor:
+        if self._reserved is None or not np.isin(rows, self._held_out).all():
+            raise InputError("Only people held out for the audit can be audited: create the campaign with audit_share.")
+        return self._reserved[np.searchsorted(self._held_out, rows)]
+
+    def _inside(self, rows: AbstractSet[int] | Sequence[int]) -> list[int]:
+        """Numbers within the pool of those rows that are in it."""
+        given = np.fromiter(rows, dtype=np.int64, count=len(rows))
+        if not len(self._held_out):
+            return sorted(given.tolist())
+        given = np.setdiff1d(given, self._held_out)
+        return sorted(np.searchsorted(self._rows, given).tolist())
 
     def measure(self, model: CampaignModel, answers: Sequence[GroupAnswer]) -> dict[str, Any]:
         """What the model's heads achieve; the map of the pool is made along with the first."""
-        self._materials.remember(PLANE, lambda: plane(self.pool.embeddings.numpy()))
+        self._materials.remember(PLANE, lambda: plane(self._everybody()))
         engine, told = self._restored(model), self._answers(answers)
         engine.answers[0] = told
         with self._distances.to(dict.fromkeys(told.rows)) as engine.coverage[0]:
             return measure(engine, self._names)
+
+    def _everybody(self) -> npt.NDArray[np.float32]:
+        """Embeddings of all rows of the campaign, those held out included, in its own order."""
+        pool: npt.NDArray[np.float32] = self.pool.embeddings.numpy()
+        if self._reserved is None:
+            return pool
+        everybody = np.empty((len(pool) + len(self._held_out), pool.shape[1]), dtype=pool.dtype)
+        everybody[self._rows], everybody[self._held_out] = pool, self._reserved.numpy()
+        return everybody
 
     def _proposal(self, choice: Choice) -> Proposal:
         reason = dict(choice.reason)
@@ -147,11 +196,15 @@ class MitigationEngine:
         if reason.get("label") is not None:
             reason["label"] = self._label_names[int(reason["label"] or 0)]
         drawn = choice.probability if choice.probability < 1 else None  # 1 = a rule chose, nothing was drawn
-        return Proposal(choice.row, reason, "training", drawn)
+        return Proposal(int(self._rows[choice.row]), reason, "training", drawn)
 
     def _answers(self, answers: Sequence[GroupAnswer]) -> Answers:
+        if len(self._held_out):  # an answer from elsewhere may be about somebody held out: it must not teach
+            barred = set(self._held_out.tolist())
+            answers = [answer for answer in answers if answer.row not in barred]
+        rows = np.array([answer.row for answer in answers], dtype=np.int64)
         return Answers(
-            tuple(answer.row for answer in answers),
+            tuple(np.searchsorted(self._rows, rows).tolist()),
             tuple(answer.group for answer in answers),
             tuple(answer.weight for answer in answers),
         )

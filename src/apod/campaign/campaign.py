@@ -15,6 +15,7 @@ from sqlalchemy import select
 from apod.campaign import answering, asking, audit, schema, transfer
 from apod.campaign.answering import ImportReport, Receipt
 from apod.campaign.answers import collect
+from apod.campaign.audit import LogCheck
 from apod.campaign.create import Pool, create, table_pool
 from apod.campaign.engine import EngineFactory, GroupAnswer, Model
 from apod.campaign.erasing import Erasure, erase, sweep
@@ -31,6 +32,7 @@ from apod.campaign.upgrade import check_schema
 from apod.errors import BudgetError, InputError
 
 if TYPE_CHECKING:
+    from apod.audit import Audit
     from apod.classifier import APODClassifier
 
 DEFAULT_ANNOTATOR = "annotator-1"
@@ -275,6 +277,16 @@ class Campaign(Handing, Owning):
 
         return fit_classifier(self, self.chosen())
 
+    def audit(self, classifier: APODClassifier | None = None) -> Audit | None:
+        """Before and after mitigation with intervals, from the audit answers; None while there are none.
+
+        Of the latest model; or of a fitted classifier, as `classifier()` gives it.
+        """
+        from apod.campaign.auditing import audit_campaign
+
+        found = self.refitter.snapshot()
+        return audit_campaign(self.materials, self.engine(), self.refitter.load(found), found.collected, classifier)
+
     def refit(self) -> bool:
         """Fit what no model knows yet, now; False where there is nothing new or another process is at it."""
         return self.refitter.refit()
@@ -345,7 +357,7 @@ class Campaign(Handing, Owning):
         with self.store.reading() as connection:
             return list(audit.entries(connection, self.materials.campaign))
 
-    def verify_log(self, noted: str | None = None) -> audit.LogCheck:
+    def verify_log(self, noted: str | None = None) -> LogCheck:
         """Whether anybody tampered with the log; `noted` is a `head` that was written down earlier."""
         with self.store.reading() as connection:
             return audit.verify(connection, self.materials.campaign, noted)

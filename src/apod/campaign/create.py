@@ -21,6 +21,7 @@ from apod.campaign.events import GENESIS, Sealed, canonical
 from apod.campaign.files import Files
 from apod.campaign.journal import Journal
 from apod.campaign.materials import store_features, store_labels
+from apod.campaign.reserve import held_out_rows
 from apod.campaign.settings import CampaignSettings, checked
 from apod.campaign.store import Store
 from apod.campaign.upgrade import check_schema, upgrade
@@ -56,6 +57,7 @@ def create(store: Store, pool: Pool, settings: CampaignSettings, folder: Path) -
     files = Files(folder)
     labels, names = store_labels(files, pool.labels, pool.positive)
     names = pool.label_names or names
+    held_out = held_out_rows(files.array(labels), settings, set(gold))
     shown, display = _display(files, pool, settings)
     settings = replace(settings, label_names=names, show=shown)
     manifest = {
@@ -64,6 +66,8 @@ def create(store: Store, pool: Pool, settings: CampaignSettings, folder: Path) -
         "features": store_features(files, pool.features, settings.groups),
         "display": display,
     }
+    if len(held_out):
+        manifest["held_out"] = files.put_array(held_out)
     upgrade(store)
     return _insert(store, settings, manifest, folder, gold)
 

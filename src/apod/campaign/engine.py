@@ -11,6 +11,7 @@ Invariants an engine keeps (`apod.testing.EngineContract` checks them):
 - `fit(answers, start=None)` is the canonical fit from the pre-trained head: the same answers in the same order give
   the same model, whatever happened before;
 - `propose` returns at most k different rows, best first, none of them in `unavailable`;
+- rows in `materials.held_out()` are for the audit: they are neither learnt from nor proposed;
 - `load(model.state())` proposes exactly what `model` proposes.
 """
 
@@ -91,6 +92,19 @@ class Measuring(Protocol):
 
     def measure(self, model: Any, answers: Sequence[GroupAnswer]) -> Mapping[str, Any]:
         """The trade-off after these answers, as JSON (`docs/serve.md` has its fields)."""
+        ...
+
+
+@runtime_checkable
+class Auditable(Protocol):
+    """What an engine offers besides, where a campaign is to be audited while it runs."""
+
+    def decisions(self, model: Any, rows: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:
+        """0/1 for these rows: "before", without mitigation, and with a model "after"."""
+        ...
+
+    def proxies(self, model: Any, rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """(n, g) P(group) of these rows by the training answers."""
         ...
 
 

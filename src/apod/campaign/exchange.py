@@ -132,6 +132,19 @@ def from_jsonl(data: bytes) -> Batch:
     return _batch(rows)
 
 
+def read_gold(path: Path) -> dict[int, str]:
+    """Known answers for gold questions: a file with the columns `row` and `group`."""
+    found: dict[int, str] = {}
+    kind = format_of(path, None)
+    if kind not in READERS:
+        raise InputError(f"{path.name} cannot hold known answers: save it as CSV, Parquet or JSON Lines.")
+    for record in READERS[kind](read_bytes(path)).records:
+        if record.row is None or record.group is None:
+            raise InputError(f"Every line of {path.name} needs a row number and a group: they are the known answers.")
+        found[record.row] = record.group
+    return found
+
+
 def _frame(records: Sequence[Record]) -> pd.DataFrame:
     columns = [item.name for item in fields(Record)]
     frame = pd.DataFrame([asdict(record) for record in records], columns=columns)

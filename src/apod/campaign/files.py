@@ -35,7 +35,7 @@ class Files:
 
     def put_arrays(self, arrays: Mapping[str, npt.NDArray[Any]]) -> str:
         """Store several arrays in one file; return its hash."""
-        data = safetensors.numpy.save({name: np.ascontiguousarray(arrays[name]) for name in sorted(arrays)})
+        data = safetensors.numpy.save({name: _plain(arrays[name]) for name in sorted(arrays)})
         with self.writer(".safetensors") as file:
             file.write(data)
         return file.name
@@ -142,10 +142,15 @@ def state_hash(arrays: Mapping[str, npt.NDArray[Any]], meta: str) -> str:
     """The hash of a model's content: names, types, shapes, numbers and settings."""
     digest = hashlib.sha256(meta.encode())
     for name in sorted(arrays):
-        array = np.ascontiguousarray(arrays[name])
+        array = _plain(arrays[name])
         digest.update(f"\x1f{name}\x1f{array.dtype.str}\x1f{array.shape}\x1f".encode())
         digest.update(array.tobytes())
     return digest.hexdigest()
+
+
+def _plain(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """In memory order, with its shape; NumPy's own ascontiguousarray makes a single number a list of one."""
+    return np.asarray(array, order="C")
 
 
 def _sync_folder(folder: Path) -> None:

@@ -58,6 +58,15 @@ class Materials:
         """The pool's labels, 0 or 1: codes into `settings.label_names`."""
         return self.files.array(self.manifest["labels"]).astype(np.int64)
 
+    def held_out(self) -> IntArray:
+        """Rows kept for the audit, sorted; nobody learns from their labels or groups. None of them without an audit."""
+        file = self.manifest.get("held_out")
+        return np.empty(0, dtype=np.int64) if file is None else self.files.array(file).astype(np.int64)
+
+    def training_rows(self) -> IntArray:
+        """All other rows, sorted."""
+        return np.delete(np.arange(len(self)), self.held_out())
+
     def label(self, row: int) -> int:
         """One row's label."""
         return int(self.files.array(self.manifest["labels"])[row])

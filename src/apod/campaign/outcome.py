@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from apod.campaign.adapter import HIDDEN, WIDTH, settings_of
 from apod.classifier import APODClassifier
@@ -15,22 +16,20 @@ if TYPE_CHECKING:
 
 
 def fit_classifier(campaign: Session, strength: float | None = None) -> APODClassifier:
-    """Fit the campaign's features and labels with every group answered for training.
+    """Fit the campaign's features and labels with every group answered for training, held-out rows left out.
 
-    It decides with the head of `strength`, or the one it selects itself.
-
-    Where annotators disagree about a row, the group with the most weight counts. Labels are those of the campaign.
+    It decides with the head of `strength`, or the one it selects itself. Where annotators disagree about a row, each
+    group counts with its weight. Labels are those of the campaign.
     """
     materials = campaign.materials
     rules, settings = materials.settings, settings_of(materials.settings.engine)
     weights = np.zeros((len(materials), len(rules.groups)))
     for answer in campaign.collected().weigh():
         weights[answer.row, answer.group] += answer.weight
-    told = np.flatnonzero(weights.sum(axis=1) > 0)
-    if len({int(code) for code in weights[told].argmax(axis=1)}) < 2:
+    rows = materials.training_rows()
+    told = weights[rows][weights[rows].sum(axis=1) > 0]
+    if len({int(code) for code in told.argmax(axis=1)}) < 2:
         raise InputError("The answers so far name fewer than two groups: ask further before fitting the classifier.")
-    groups = np.full(len(materials), None, dtype=object)
-    groups[told] = [rules.groups[code] for code in weights[told].argmax(axis=1)]
     classifier = APODClassifier(
         settings.strengths,
         penalty=settings.penalty.what,
@@ -47,6 +46,10 @@ def fit_classifier(campaign: Session, strength: float | None = None) -> APODClas
         dropout=settings.dropout,
         random_state=rules.seed,
     )
-    classifier.fit(materials.features(), materials.labels(), sensitive_features=groups)
+    features = materials.features()
+    train = features.iloc[rows] if isinstance(features, pd.DataFrame) else features[rows]
+    seen = np.flatnonzero(weights[rows].sum(axis=0) > 0)
+    names = [rules.groups[code] for code in seen]
+    classifier.fit_membership(train, materials.labels()[rows], weights[rows][:, seen], names)
     classifier.classes_ = np.array(rules.label_names)  # in the campaign's order: the second one is the positive
     return classifier if strength is None else classifier.at(strength)

@@ -13,7 +13,7 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,13 +22,15 @@ from sqlalchemy import Connection, delete, insert, select
 from apod.campaign import schema
 from apod.campaign.achieved import measured, write_outcome
 from apod.campaign.answers import Collected, Inputs, collect
-from apod.campaign.engine import Engine, Model, ModelState, Proposal
+from apod.campaign.engine import Engine, GroupAnswer, Model, ModelState, Proposal
 from apod.campaign.erasing import sweep
 from apod.campaign.errors import CampaignError, StoreError
 from apod.campaign.events import Sealed, canonical
 from apod.campaign.files import Files, state_hash
 from apod.campaign.journal import Desk, Journal, read_answers
 from apod.campaign.lead import LEAD_SECONDS, Leadership
+from apod.campaign.materials import Materials
+from apod.campaign.reserve import Progress, audit_proposals, mix, progress
 from apod.campaign.state import State
 from apod.errors import CheckpointError
 
@@ -50,6 +52,7 @@ class Snapshot:
     meta: dict[str, Any]
     fitted: frozenset[tuple[int, int]]  # inputs of that model
     stock: Stock
+    progress: Progress
 
 
 @dataclass(frozen=True)
@@ -70,11 +73,12 @@ class Refitter:
         self,
         journal: Journal,
         models: Files,
+        materials: Materials,
         engine: Callable[[], Engine],
         lead_seconds: float = LEAD_SECONDS,
         ahead: int | None = None,
     ) -> None:
-        self._journal, self._models, self._engine = journal, models, engine
+        self._journal, self._models, self._materials, self._engine = journal, models, materials, engine
         self.ahead = ahead  # proposals to keep ready, where not as many as the campaign's settings say
         self._lead = Leadership(journal.store, journal.campaign, lead_seconds)
         self._loaded: tuple[str, Model] | None = None
@@ -124,7 +128,7 @@ class Refitter:
                 self._tried = inputs, time.monotonic()
                 return False
             latest = self.snapshot()
-            proposals = self._engine().propose(model, answers, latest.unavailable, latest.stock.wanted)
+            proposals = self._propose(model, latest, answers)
             self._asked_before = latest.stock.asked
             outcome = measured(self._engine(), model, answers)
         except CheckpointError as error:
@@ -196,7 +200,7 @@ class Refitter:
         found, model = self._latest()
         stock = found.stock
         try:
-            proposals = self._engine().propose(model, found.collected.weigh(), found.unavailable, stock.wanted)
+            proposals = self._propose(model, found, found.collected.weigh())
         except CampaignError:
             raise
         except Exception as error:
@@ -207,6 +211,15 @@ class Refitter:
             )
             self._asked_before = stock.asked
         return len(proposals)
+
+    def _propose(self, model: Model | None, found: Snapshot, answers: Sequence[GroupAnswer]) -> list[Proposal]:
+        """The engine's questions, and those of the audit in between."""
+        engine, share, wanted = self._engine(), self._materials.settings.audit_share, found.stock.wanted
+        training = engine.propose(model, answers, found.unavailable, wanted)
+        if not share:
+            return training
+        audit = audit_proposals(self._materials, engine, found.progress, found.unavailable, wanted)
+        return mix(training, audit, found.progress, share, wanted)
 
     def top_up(self) -> bool:
         """Make proposals before the last one is taken; whether it was necessary."""
@@ -257,6 +270,7 @@ class Refitter:
             meta=json.loads(row.meta) if row is not None else {},
             fitted=frozenset((a, b) for a, b in json.loads(row.inputs)) if row is not None else frozenset(),
             stock=self._count(connection, state, at),
+            progress=progress(state),
         )
 
     def _count(self, connection: Connection, state: State, at: int) -> Stock:

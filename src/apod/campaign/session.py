@@ -84,7 +84,7 @@ class Session:
         self._display = Display(self.files, manifest) if manifest is not None else None
         self.reader = Journal(store, row.id)  # looking through all answers must not hold up those who ask and tell
         ahead = ON_DEMAND if refit == "demand" else None
-        self.refitter = Refitter(self.reader, self._models, self.engine, lead_seconds, ahead)
+        self.refitter = Refitter(self.reader, self._models, self.materials, self.engine, lead_seconds, ahead)
         self._background: Background | WorkerProcess | None = None
 
     def __enter__(self) -> Self:

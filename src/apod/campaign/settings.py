@@ -31,6 +31,7 @@ class CampaignSettings:
     kind: Kind = "perceived"
     gold_every: int = 10  # one question in so many is a gold one, while there are any
     lookahead: int = 128  # proposals kept ready, best first; the rest serve only while a refit takes long
+    audit_share: float = 0.0  # of all questions, asked about people held out at random: they measure, never train
     seed: int = 0
     guidelines: str | None = None
     legal_basis: str | None = None
@@ -82,6 +83,9 @@ def checked(settings: CampaignSettings, rows: int) -> CampaignSettings:
         )
     if not settings.lease_seconds > 0 or settings.gold_every < 1 or settings.lookahead < 1:
         raise InputError("lease_seconds, gold_every and lookahead must be above zero.")
+    share = settings.audit_share
+    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share < 1:
+        raise InputError(f"The audit share is {share!r}: give a number from 0 (no audit) to below 1, like 0.2.")
     check_kind(settings.kind)
     for what, text in (("guidelines", settings.guidelines), ("legal basis", settings.legal_basis)):
         if text is not None and len(text) > TEXT_LIMIT:

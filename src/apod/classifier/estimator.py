@@ -193,12 +193,28 @@ class APODClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         sensitive_features : array-like of shape (n,) or (n, k), default=None
             The group of every row, by name; None, NaN or pd.NA where it is not known. Several columns are merged.
         """
+        return self._fit(X, y, lambda labels, seed: self._rows(labels, sensitive_features, seed))
+
+    def fit_membership(self, X: Any, y: Any, membership: npt.ArrayLike, group_names: Sequence[str]) -> Self:
+        """As `fit`, with groups known only with some probability, because annotators disagree or err.
+
+        Parameters
+        ----------
+        X, y : as in `fit`
+        membership : array-like of shape (n, groups)
+            Probability of each group; a row of zeros where nobody was asked.
+        group_names : sequence of str
+            Names of the columns.
+        """
+        return self._fit(X, y, lambda labels, seed: self._soft_rows(labels, membership, tuple(group_names), seed))
+
+    def _fit(self, X: Any, y: Any, make_rows: Callable[[IntArray, int], Rows]) -> Self:
         settings, seed = checked_settings(self.get_params(deep=False)), seed_of(self.random_state)
         given = self._checked(X, encodes(self.body), reset=True)
         classes, labels = binary_labels(y)
         if len(labels) != len(given):
             raise InputError(f"X has {len(given)} rows and y has {len(labels)}: pass one label per row.")
-        rows = self._rows(labels, sensitive_features, seed)
+        rows = make_rows(labels, seed)
         if not rows.annotated:
             settings = replace(settings, penalty=Penalty())
         if encodes(self.body):
@@ -234,6 +250,16 @@ class APODClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         training, validation = training_and_validation(labels, groups, self.validation_fraction, seed)
         return Rows(labels, groups, names, training, validation if len(validation) else training)
+
+    def _soft_rows(self, labels: IntArray, membership: npt.ArrayLike, names: tuple[str, ...], seed: int) -> Rows:
+        weights = np.asarray(membership, dtype=np.float64)
+        if weights.shape != (len(labels), len(names)) or not (weights >= 0).all():
+            raise InputError(f"membership must hold {len(labels)} x {len(names)} probabilities, one per row and group.")
+        order = np.argsort(np.array(names))
+        weights, names = weights[:, order], tuple(names[place] for place in order)
+        groups = np.where(weights.sum(axis=1) > 0, weights.argmax(axis=1), UNKNOWN)
+        training, validation = training_and_validation(labels, groups, self.validation_fraction, seed)
+        return Rows(labels, groups, names, training, validation if len(validation) else training, weights)
 
     def _checked(self, X: Any, encode: bool, *, reset: bool) -> Any:
         """X as a frame to be encoded, or as a float32 matrix for a body that takes X as it is."""

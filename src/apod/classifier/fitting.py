@@ -38,11 +38,22 @@ class Rows:
     group_names: tuple[str, ...]
     training: IntArray
     validation: IntArray  # the training part itself where the rows are too few for a part of their own
+    weights: npt.NDArray[np.float64] | None = None  # (n, g) probability of each group, where answers are not certain
 
     @property
     def annotated(self) -> bool:
         """Whether anybody's group is known."""
         return bool(self.group_names)
+
+    def answers(self) -> Answers:
+        """S of the training part; a row that may be of several groups stands once for each."""
+        if self.weights is None:
+            groups = self.groups[self.training]
+            known = np.flatnonzero(groups != UNKNOWN)
+            return Answers(tuple(known.tolist()), tuple(groups[known].tolist()))
+        mine = self.weights[self.training]
+        rows, groups = np.nonzero(mine)
+        return Answers(tuple(rows.tolist()), tuple(groups.tolist()), tuple(mine[rows, groups].tolist()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,9 +108,7 @@ def fit_heads(pool: Pool, rows: Rows, settings: Settings, hidden: tuple[int, ...
     """Refit on the known groups `rounds` times, scoring all heads after each; without any group one plain head."""
     plain = Plan((HeadPlan(VANILLA),), (TrajectoryPlan(settings.selector, head=0),))
     mitigation = Mitigation(pool, settings.plan() if rows.annotated else plain, settings.training(hidden))
-    known = np.flatnonzero(rows.groups[rows.training] != UNKNOWN)
-    groups = rows.groups[rows.training][known]
-    mitigation.answers[0] = Answers(tuple(known.tolist()), tuple(groups.tolist()))
+    mitigation.answers[0] = rows.answers()
     best, scores = BestHeads(mitigation.heads), []
     for round_ in range(rounds):
         mitigation.refit()
@@ -128,7 +137,8 @@ def _tradeoff(
     heads, at = np.arange(len(kept)), best.round
     accuracy = np.array([one.accuracy for one in scores])[at, heads]
     fairness = np.array([one.fairness for one in scores])[at, heads]
-    annotated, groups = mitigation.answers[0].known()
+    annotated = np.flatnonzero(rows.groups[rows.training] != UNKNOWN)
+    groups = rows.groups[rows.training][annotated]  # the most probable, where they are not certain
     table = pd.DataFrame(
         {
             "strength": [head.strength for head in mitigation.plan.heads],

@@ -3,36 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
+from apod.cli.campaign_options import FILES, JSON, NAME, URL, WHO, opened_campaign
+from apod.cli.campaign_report import latest_audit, report, show_audit
 from apod.cli.options import words
 
 if TYPE_CHECKING:
-    from apod.campaign import Campaign, Turn
-
-URL = typer.Argument(help="A SQLite file such as hiring.db, or the URL of a PostgreSQL database.", metavar="CAMPAIGN")
-NAME = typer.Option(None, "--campaign", help="Which one, where a database holds several.")
-FILES = typer.Option(None, help="Folder of the matrices (default: beside the SQLite file, or APOD_FILES).")
-WHO = typer.Option("annotator-1", help="Who answers.")
-JSON = typer.Option(False, "--json", help="Print JSON.")
-
-
-@contextmanager
-def opened_campaign(url: str, name: str | None, files: Path | None) -> Iterator[Campaign]:
-    """A campaign for the length of a command."""
-    from apod.campaign import Campaign
-
-    campaign = Campaign.open(url, name, files=files, refit="demand")
-    try:
-        yield campaign
-    finally:
-        campaign.close()
+    from apod.campaign import Turn
 
 
 def new(
@@ -52,6 +34,13 @@ def new(
     legal_basis: str | None = typer.Option(None, help="Why you may ask for this special-category data."),
     overlap: int = typer.Option(1, help="How many people answer each question."),
     lease_minutes: float = typer.Option(30.0, help="How long a question stays in one person's hands."),
+    audit_share: float = typer.Option(
+        0.2, help="Share of the questions kept for measuring, about people drawn at random; 0: no audit."
+    ),
+    image_column: str | None = typer.Option(None, help="Column with the path of each person's picture."),
+    image_root: Path | None = typer.Option(None, help="Folder the pictures lie under (default: the table's)."),
+    gold: Path | None = typer.Option(None, exists=True, dir_okay=False, help="Known answers: CSV of row and group."),
+    gold_every: int = typer.Option(10, help="One question in so many checks the annotator by a known answer."),
     seed: int = typer.Option(0, help="Same seed, same questions."),
     files: Path | None = FILES,
 ) -> None:
@@ -80,6 +69,11 @@ def new(
         overlap=overlap,
         lease_seconds=lease_minutes * 60,
         show_label=show_label,
+        audit_share=audit_share,
+        image_column=image_column,
+        image_root=str((image_root or table.parent).resolve()) if image_column is not None else None,
+        gold=_gold(gold) if gold is not None else None,
+        gold_every=gold_every,
         seed=seed,
     )
     try:
@@ -89,6 +83,13 @@ def new(
     typer.echo(f"{status.name}: {status.budget} answers to ask for. Next: apod ask {url}")
     for reminder in status.reminders:
         typer.echo(f"reminder: {reminder}", err=True)
+
+
+def _gold(path: Path) -> dict[int, str]:
+    """Rows whose group is known, by row number."""
+    from apod.campaign.exchange import read_gold
+
+    return read_gold(path)
 
 
 def list_(url: str = URL, as_json: bool = JSON) -> None:
@@ -234,6 +235,7 @@ def status(
     """
     with opened_campaign(url, campaign, files) as opened:
         found = asdict(opened.status())
+        found["audit"] = latest_audit(opened) if found["by_purpose"].get("audit") else None
         if annotators:
             found["by_annotator"] = [asdict(report) for report in opened.annotators()]
     if as_json:
@@ -243,8 +245,10 @@ def status(
     for name in ("cannot_tell", "declined", "skipped", "late", "erased", "model_answers", "behind", "agreement"):
         if found[name]:
             typer.echo(f"  {name.replace('_', ' ')}: {found[name]}")
-    for report in found.get("by_annotator", []):
-        typer.echo(f"  {report}")
+    if found["audit"] is not None:
+        show_audit(found["audit"])
+    for one in found.get("by_annotator", []):
+        typer.echo(f"  {one}")
     for reminder in found["reminders"]:
         typer.echo(f"reminder: {reminder}", err=True)
 
@@ -347,6 +351,6 @@ def add_commands(app: typer.Typer) -> None:
     log.command("show")(show_log)
     app.add_typer(campaign, name="campaign")
     app.add_typer(log, name="log")
-    for command in (ask, tell, skip, undo, status, export, erase):
+    for command in (ask, tell, skip, undo, status, report, export, erase):
         app.command()(command)
     app.command("import")(import_)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from apod.cli.campaign import FILES, JSON, NAME, URL, opened_campaign
+from apod.cli.campaign_options import FILES, JSON, NAME, URL, opened_campaign
 from apod.errors import InputError
 
 if TYPE_CHECKING:

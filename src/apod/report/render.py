@@ -23,6 +23,11 @@ def render_report(result: Mapping[str, Any], pictures: Pictures | None = None) -
     version = result.get("schema_version")
     if version != SCHEMA_VERSION:
         raise InputError(f"This result has schema_version {version!r}: the report reads version {SCHEMA_VERSION}.")
+    return fill("template.html", page(result, pictures or Pictures()))
+
+
+def fill(template: str, variables: Mapping[str, Any]) -> str:
+    """A page from a template of this package, self-contained and closed to the network."""
     style, script = _asset("style.css"), _asset("tips.js")
     environment = Environment(
         loader=PackageLoader("apod.report", ""),
@@ -31,8 +36,8 @@ def render_report(result: Mapping[str, Any], pictures: Pictures | None = None) -
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template("template.html").render(
-        **page(result, pictures or Pictures()),
+    return environment.get_template(template).render(
+        **variables,
         style=Markup(style),
         script=Markup(script),
         policy=_policy(script),

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from apod.campaign import EngineFactory, GroupAnswer
+from apod.campaign import EngineFactory, GroupAnswer, ModelState
 from apod.campaign.events import canonical
-from apod.campaign.files import state_hash
+from apod.campaign.files import Files, state_hash
 from apod.testing.contract import Contract, Place, Workshop
 
 K = 5
@@ -68,12 +68,13 @@ class EngineContract(Contract):
         assert _hash(busy.fit(_answers(range(12)), None)) == _hash(fresh.fit(_answers(range(12)), None))
 
     def test_a_loaded_model_proposes_and_continues_like_the_original(
-        self, workshop: Workshop, engine: EngineFactory
+        self, workshop: Workshop, engine: EngineFactory, tmp_path: Path
     ) -> None:
         made = engine(workshop.create().materials)
         model = made.fit(_answers(range(12)), None)
         assert model is not None
-        again = made.load(model.state())
+        state, files = model.state(), Files(tmp_path / "models")
+        again = made.load(ModelState(files.arrays(files.put_arrays(state.arrays)), state.meta))  # as another process
         first = made.propose(model, _answers(range(12)), set(range(12)), K)
         assert first == made.propose(again, _answers(range(12)), set(range(12)), K)
         assert _hash(made.fit(_answers(range(14)), model)) == _hash(made.fit(_answers(range(14)), again))

@@ -1,0 +1,271 @@
+"""The report of a campaign: before and after per group from the audit answers, whom we asked, what is still unknown."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from apod.report.figures import rate_chart
+from apod.report.numbers import UNDEFINED, count, decimal, percent, percent_span, plain, plural, points, signed_points
+from apod.report.render import fill
+from apod.report.svg import shorten
+from apod.report.tables import MOST_ROWS, Cell, Table, groups_table
+
+Facts = Mapping[str, Any]
+RATES = ("tpr", "fpr", "selection_rate")
+
+
+def render_campaign(facts: Facts) -> str:
+    """One self-contained page from the facts of a campaign."""
+    negative, positive = facts["label_names"]
+    audit = facts["audit"]
+    variables: dict[str, Any] = {
+        "facts": facts,
+        "negative": negative,
+        "positive": positive,
+        "many_groups": len(facts["group_names"]) > 2,
+        "lead": _lead(facts),
+        "cards": _cards(facts),
+        "cautions": _cautions(facts),
+        "audit": audit is not None,
+        "asked": _asked(facts),
+        "counts": _counts(facts),
+        "questions": _questions(facts),
+        "agreement": _agreement(facts),
+        "kinds": _kinds(facts),
+        "rules": _rules(facts),
+        "log": _log(facts),
+    }
+    if audit is not None:
+        result = _as_result(facts)
+        short = [shorten(name, 16) for name in (negative, positive)]
+        variables |= {
+            "tpr": rate_chart(result, "tpr", f"TPR: truly {short[1]}, and recognised"),
+            "fpr": rate_chart(result, "fpr", f"FPR: truly {short[0]}, but called {short[1]}"),
+            "groups": replace(
+                groups_table(result), caption="Rates per group on the people held out, in percent; changes in points"
+            ),
+            "differences": _differences(facts),
+            "plan": _plan(audit),
+        }
+    return fill("campaign.html", variables)
+
+
+def _as_result(facts: Facts) -> dict[str, Any]:
+    """The audit in the form of a run's result, for its charts and tables."""
+    views = facts["audit"]["predictions"]
+    before = views["before"]
+    return {
+        "group_names": facts["group_names"],
+        "vanilla": _metrics(before),
+        "selected": _metrics(views.get("after", before)),
+    }
+
+
+def _metrics(view: Facts) -> dict[str, Any]:
+    groups = {
+        name: {rate: found[rate]["value"] for rate in RATES} | {"n": found["people"]["value"]}
+        for name, found in view["groups"].items()
+    }
+    spans = {
+        name: {rate: [found[rate]["low"], found[rate]["high"]] for rate in RATES}
+        for name, found in view["groups"].items()
+    }
+    return {"groups": groups, "intervals": {"groups": spans}}
+
+
+def _lead(facts: Facts) -> list[str]:
+    status, audit = facts["status"], facts["audit"]
+    sentences = [f"{plural(status['answered'], 'answer')} of a budget of {count(status['budget'])}."]
+    if audit is None:
+        return [*sentences, facts["no_audit"]]
+    change = audit["change"]
+    if change is None:
+        return [*sentences, "There is no mitigated model yet: too few training answers."]
+    gap = change["gap"]
+    if gap["low"] is not None and gap["high"] < 0:
+        said = "Mitigation made the gap between the groups smaller"
+    elif gap["low"] is not None and gap["low"] > 0:
+        said = "Mitigation made the gap between the groups larger"
+    else:
+        said = "Whether mitigation changed the gap between the groups cannot be told yet"
+    span = f"{signed_points(gap['low'])} to {signed_points(gap['high'])}"
+    return [*sentences, f"{said}: {signed_points(gap['value'])} points on the people held out, interval {span}."]
+
+
+def _cards(facts: Facts) -> list[dict[str, str]]:
+    status, audit, decided = facts["status"], facts["audit"], facts["held_out_decisions"]
+    cards = []
+    if decided is not None:
+        before, after = decided["before"], decided["after"]
+        small = (
+            f"Balanced {percent(before['balanced_accuracy'])}, then {percent(after['balanced_accuracy'])}; held out."
+        )
+        cards.append(
+            {
+                "what": "Accuracy",
+                "before": percent(before["accuracy"]),
+                "after": percent(after["accuracy"]),
+                "small": small,
+            }
+        )
+    if audit is not None:
+        views = audit["predictions"]
+        gaps = [views[name]["gap"] for name in ("before", "after") if name in views]
+        spans = ", then ".join(percent_span([gap["low"], gap["high"]]) for gap in gaps)
+        card = {"what": "Gap, points", "after": points(gaps[-1]["value"]), "small": f"95% intervals: {spans}."}
+        cards.append(card | ({"before": points(gaps[0]["value"])} if len(gaps) > 1 else {}))
+    purposes = status["by_purpose"]
+    cards.append(
+        {
+            "what": "Answers",
+            "after": f"{count(status['answered'])} of {count(status['budget'])}",
+            "small": f"{count(purposes.get('training', 0))} to train, {count(purposes.get('audit', 0))} to audit.",
+        }
+    )
+    if decided is not None:
+        cards.append(
+            {
+                "what": "Decisions that change",
+                "after": f"{count(decided['changed'])} of {count(decided['people'])}",
+                "small": f"{percent(decided['changed'] / decided['people'])} of the people held out.",
+            }
+        )
+    return cards
+
+
+def _cautions(facts: Facts) -> list[str]:
+    found = [*facts["status"]["reminders"]]
+    if facts["no_classifier"]:
+        found.append(facts["no_classifier"])
+    if facts["status"]["refit_failure"]:
+        found.append(
+            f"The last refit failed ({facts['status']['refit_failure']}): questions came from an earlier model."
+        )
+    if not facts["log"]["ok"]:
+        found.append("THE LOG WAS CHANGED: " + "; ".join(facts["log"]["problems"]))
+    return found
+
+
+def _differences(facts: Facts) -> Table:
+    audit = facts["audit"]
+    what = " - ".join(facts["group_names"]) if len(facts["group_names"]) == 2 else "highest - lowest"
+    rows = []
+    for rate in ("tpr", "fpr"):
+        key = f"{rate}_difference"
+        row = [Cell(f"{rate.upper()}, {what}")]
+        row += [_cell(view[key]) for view in audit["predictions"].values()]
+        row += [_cell(audit["change"][key])] if audit["change"] else []
+        rows.append([*row, _cell(list(audit["predictions"].values())[-1]["classical"][key])])
+    gaps = [
+        Cell(points(view["gap"]["value"]), percent_span([view["gap"]["low"], view["gap"]["high"]]))
+        for view in audit["predictions"].values()
+    ]
+    gaps += [_cell(audit["change"]["gap"])] if audit["change"] else []
+    rows.append([Cell("Gap"), *gaps, Cell(UNDEFINED)])
+    columns = ["Difference", "without", *(["with", "change"] if audit["change"] else []), "from the answers alone"]
+    return Table("Signed differences and the gap, in points, with 95% intervals", columns, rows)
+
+
+def _cell(estimate: Facts | None) -> Cell:
+    if estimate is None or estimate["value"] is None:
+        return Cell(UNDEFINED)
+    return Cell(
+        signed_points(estimate["value"]), f"{signed_points(estimate['low'])} to {signed_points(estimate['high'])}"
+    )
+
+
+def _plan(audit: Facts) -> str:
+    said = []
+    for entry in audit["plan"]:
+        within = f"±{100 * entry['within']:g} points"
+        if entry["more"] is None:
+            said.append(f"{within}: not with the people held out")
+        else:
+            said.append(
+                f"{within}: " + ("known already" if entry["more"] == 0 else f"about {count(entry['more'])} more")
+            )
+    return "Further audit answers to know both differences without mitigation within " + "; ".join(said) + "."
+
+
+def _asked(facts: Facts) -> str:
+    status = facts["status"]
+    said = [f"{plural(status['questions'], 'person', 'people')} asked about, {plural(status['answered'], 'answer')}"]
+    for name in ("cannot_tell", "declined", "skipped", "late", "erased"):
+        if status[name]:
+            said.append(f"{count(status[name])} {name.replace('_', ' ')}")
+    return "; ".join(said) + "."
+
+
+def _counts(facts: Facts) -> Table:
+    rules = Counter((question["purpose"], question["rule"] or "known answer") for question in facts["questions"])
+    rows = [[Cell(rule), Cell(purpose), Cell(count(n))] for (purpose, rule), n in rules.most_common()]
+    return Table("Questions by rule", ["Rule", "Purpose", "Questions"], rows, 2)
+
+
+def _questions(facts: Facts) -> Table:
+    rows = []
+    for question in facts["questions"][:MOST_ROWS]:
+        reason = question["reason"]
+        cells = [str(question["question"]), str(question["at"])[:16].replace("T", " "), str(question["row"])]
+        cells += [question["purpose"], question["rule"] or UNDEFINED, str(reason.get("label", UNDEFINED))]
+        cells += [plain(reason.get("distance")), plain(question["probability"])]
+        cells += [(question["model_hash"] or UNDEFINED)[:10]]
+        rows.append([Cell(text) for text in cells])
+    columns = [
+        "Question",
+        "Asked at (UTC)",
+        "Row",
+        "Purpose",
+        "Rule",
+        "Label looked in",
+        "Distance",
+        "Probability",
+        "Model",
+    ]
+    left_out = max(0, len(facts["questions"]) - MOST_ROWS)
+    return Table("Everyone asked about, in order", columns, rows, 6, left_out=left_out)
+
+
+def _agreement(facts: Facts) -> str:
+    status = facts["status"]
+    who = f"{plural(status['annotators'], 'annotator')} answered."
+    gold = (
+        f" {plural(status['gold_answered'], 'answer')} to questions with a known answer."
+        if status["gold_answered"]
+        else ""
+    )
+    if status["agreement"] is None:
+        return who + gold + " Nobody was asked about twice, so agreement is not known (overlap)."
+    return (
+        f"{who}{gold} Fleiss' kappa {decimal(status['agreement'], 2)}: 1 is full agreement, 0 what chance would give."
+    )
+
+
+def _kinds(facts: Facts) -> Table:
+    rows = [[Cell(kind.replace("_", " ")), Cell(count(n))] for kind, n in facts["status"]["by_kind"].items()]
+    return Table("Where answers come from", ["Kind", "Answers"], rows)
+
+
+def _rules(facts: Facts) -> Table:
+    names = {
+        "overlap": "People asked about each row",
+        "audit_share": "Share of the questions for the audit",
+        "kind": "Kind of answers",
+        "seed": "Seed",
+        "guidelines": "Guidelines",
+        "legal_basis": "Legal basis",
+        "shown": "Columns an annotator sees",
+    }
+    told = {key: facts["settings"][key] for key in names}
+    told["shown"] = ", ".join(told["shown"]) or "none"
+    rows = [[Cell(names[key]), Cell("none" if value is None else str(value))] for key, value in told.items()]
+    return Table("Rules of the campaign", ["Rule", "Value"], rows, 2)
+
+
+def _log(facts: Facts) -> str:
+    log = facts["log"]
+    state = "whole" if log["ok"] else "CHANGED"
+    return f"The log is {state}: {count(log['events'])} events, head {log['head']}. Note the head elsewhere to pin it."

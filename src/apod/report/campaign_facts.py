@@ -1,0 +1,107 @@
+"""The facts of a campaign, ready for JSON: what was asked, what it changed, how sure that is. Nobody's group."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from apod import __version__
+from apod.errors import InputError
+from apod.metrics import evaluate
+
+if TYPE_CHECKING:
+    from apod.campaign import Campaign
+    from apod.classifier import APODClassifier
+
+SCHEMA_VERSION = 1
+
+NOT_RESERVED = (
+    "No questions were reserved for an audit, so nothing can be said per group: create the campaign with an audit "
+    "share (--audit-share .2)."
+)
+NOBODY_YET = "No audit question has been answered yet, so nothing can be said per group."
+
+
+def campaign_facts(campaign: Campaign) -> dict[str, Any]:
+    """Everything the report of a campaign shows. Fits the classifier of the answers, which takes a moment."""
+    materials, rules = campaign.materials, campaign.settings
+    campaign.refit()
+    classifier, missing = _classifier(campaign)
+    found = campaign.audit(classifier)
+    check = campaign.verify_log()
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "apod_version": __version__,
+        "campaign": campaign.name,
+        "rows": len(materials),
+        "held_out": len(materials.held_out()),
+        "label_names": list(rules.label_names),
+        "group_names": list(rules.groups),
+        "reference": rules.groups[-1],
+        "status": campaign.status().to_json(),
+        "settings": _settings(campaign),
+        "strength": classifier.selected_strength_ if classifier is not None else None,
+        "no_classifier": missing,
+        "audit": found.to_dict() if found is not None else None,
+        "no_audit": None if found is not None else NOBODY_YET if rules.audit_share else NOT_RESERVED,
+        "held_out_decisions": _decided(campaign, classifier) if classifier is not None else None,
+        "questions": _questions(campaign),
+        "log": {"ok": check.ok, "events": check.events, "head": check.head, "problems": list(check.problems)},
+    }
+
+
+def _classifier(campaign: Campaign) -> tuple[APODClassifier | None, str | None]:
+    try:
+        return campaign.classifier(), None
+    except InputError as error:  # too few answers so far: the report still says what was asked
+        return None, str(error)
+
+
+def _settings(campaign: Campaign) -> dict[str, Any]:
+    rules = campaign.settings
+    names = ("overlap", "audit_share", "gold_every", "unanswered_costs", "kind", "seed", "guidelines", "legal_basis")
+    return {name: getattr(rules, name) for name in names} | {"shown": list(rules.show), "engine": dict(rules.engine)}
+
+
+def _decided(campaign: Campaign, classifier: APODClassifier) -> dict[str, Any] | None:
+    """Accuracy before and after on the people held out, and how many are decided differently; no group is needed."""
+    materials = campaign.materials
+    rows = materials.held_out()
+    if not len(rows):
+        return None
+    features = materials.features()
+    held_out = features[rows] if isinstance(features, np.ndarray) else features.iloc[rows]
+    decided = [(head.decision_function(held_out) > 0).astype(int) for head in (classifier.at(0.0), classifier)]
+    labels = materials.labels()[rows]
+    nobody = np.full(len(rows), -1)
+    names = ("accuracy", "balanced_accuracy")
+    measured = [evaluate(labels, one, nobody, campaign.settings.groups, warn=False) for one in decided]
+    flipped = int((decided[0] != decided[1]).sum())
+    return {
+        "before": {name: getattr(measured[0], name) for name in names},
+        "after": {name: getattr(measured[1], name) for name in names},
+        "changed": flipped,
+        "people": len(rows),
+    }
+
+
+def _questions(campaign: Campaign) -> list[dict[str, Any]]:
+    """Every question: when, about which row, for what, why. A question put to several people stands once."""
+    found: dict[int, dict[str, Any]] = {}
+    for entry in campaign.log():
+        if entry["what"] != "asked" or entry["question"] in found:
+            continue
+        reason = dict(entry["reason"] or {})
+        reason.pop("group", None)  # a guess about a person; the subgroup's label and the distance say enough
+        found[entry["question"]] = {
+            "question": entry["question"],
+            "at": entry["at"],
+            "row": entry["row"],
+            "purpose": entry["purpose"],
+            "rule": entry["rule"],
+            "probability": entry["probability"],
+            "reason": reason,
+            "model_hash": entry["model_hash"],
+        }
+    return list(found.values())

@@ -1,0 +1,69 @@
+"""The report of a campaign: what the audit answers say, whom we asked, and nobody's group."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from apod.campaign import Campaign
+from apod.data import make_example
+from apod.report.campaign import render_campaign
+from apod.report.campaign_facts import campaign_facts
+
+QUICK = {"strengths": [0.2, 1.0], "body_epochs": 1, "epochs": 1}
+PEOPLE = make_example(400, seed=2)
+NAMES = ["Zwergelin", "Riesenhaft"]
+
+
+def campaign_with(folder: Path, answers: int, share: float) -> Campaign:
+    campaign = Campaign.create(
+        folder / "people.db", PEOPLE.features, PEOPLE.labels, groups=NAMES, budget=60, refit="demand",
+        engine_options=QUICK, audit_share=share, legal_basis="Consent <b>", guidelines="Look closely.",
+    )  # fmt: skip
+    for _ in range(answers):
+        question = campaign.ask("maria")
+        assert question is not None
+        campaign.tell(question, NAMES[PEOPLE.groups[question.row]])
+    return campaign
+
+
+def test_the_report_has_before_and_after_per_group_the_plan_and_whom_we_asked(tmp_path: Path) -> None:
+    facts = campaign_facts(campaign_with(tmp_path, 40, 0.5))
+    assert json.loads(json.dumps(facts, allow_nan=False)) == facts
+    assert facts["audit"]["answers"]["drawn"] == 20
+    assert set(facts["audit"]["predictions"]) == {"before", "after"}
+    assert len(facts["questions"]) == 40
+    assert facts["held_out_decisions"]["people"] == facts["held_out"] == 80
+    page = render_campaign(facts)
+    for text in (
+        "Every group, without and with mitigation",
+        "Further audit answers",
+        "Whom we asked",
+        "The log is whole",
+    ):
+        assert text in page
+    assert "Consent &lt;b&gt;" in page
+    assert 'http-equiv="Content-Security-Policy" content="default-src \'none\'' in page.replace("&#39;", "'")
+
+
+def test_no_question_in_the_report_says_anybody_s_group(tmp_path: Path) -> None:
+    facts = campaign_facts(campaign_with(tmp_path, 40, 0.5))
+    for question in facts["questions"]:
+        assert not any(name in json.dumps(question) for name in NAMES)
+
+
+@pytest.mark.parametrize(
+    ("answers", "share", "said"),
+    [
+        (20, 0.0, "No questions were reserved"),
+        (0, 0.2, "No audit question has been answered"),
+        (3, 0.5, "fewer than two"),
+    ],
+)
+def test_a_report_without_an_audit_or_a_classifier_says_why(
+    tmp_path: Path, answers: int, share: float, said: str
+) -> None:
+    page = render_campaign(campaign_facts(campaign_with(tmp_path, answers, share)))
+    assert said in page
