@@ -47,7 +47,7 @@ Reason = Mapping[str, str | int | float | None]
 
 @dataclass(frozen=True)
 class Choice:
-    """One row to ask about, why, and with which probability this draw took it, given all before (1 = no choice)."""
+    """One row to ask about, why, and with which probability it was drawn (1 = the rule left no choice)."""
 
     row: int
     reason: Reason
@@ -121,7 +121,7 @@ def _farthest(view: View, candidates: BoolArray, k: int, chosen: list[int]) -> l
 def _random(candidates: BoolArray, k: int, rng: np.random.Generator) -> list[Choice]:
     rows = np.flatnonzero(candidates)
     drawn = rng.choice(rows, size=min(k, len(rows)), replace=False)
-    return [Choice(int(row), {}, 1 / (len(rows) - place)) for place, row in enumerate(drawn)]
+    return [Choice(int(row), {}, len(drawn) / len(rows)) for row in drawn]
 
 
 def worst_subgroup_farthest(view: View, k: int, rng: np.random.Generator) -> list[Choice]:

@@ -117,3 +117,16 @@ def test_engine_options_are_checked_when_the_campaign_is_created(tmp_path: Path,
             engine_options=options,
         )  # fmt: skip
     assert not list(tmp_path.iterdir())
+
+
+def test_a_question_s_probability_is_that_of_its_own_draw_not_of_its_batch(tmp_path: Path) -> None:
+    people = make_example(300, seed=2)
+    options = {**QUICK, "selector": "random"}
+    campaign = Campaign.create(
+        tmp_path / "p.db", people.features, people.labels, groups=list(people.group_names), budget=20,
+        engine_options=options, refit="demand",
+    )  # fmt: skip
+    made = campaign.engine()
+    answers = [GroupAnswer(row, int(people.groups[row])) for row in range(12)]
+    found = made.propose(made.fit(answers, None), answers, set(range(12)), 5)
+    assert [item.probability for item in found] == pytest.approx([1 / (288 - place) for place in range(5)])

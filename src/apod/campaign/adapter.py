@@ -143,7 +143,8 @@ class MitigationEngine:
         engine, told = self._restored(model), self._answers(answers)
         engine.answers[0] = told
         with self._distances.to(dict.fromkeys(told.rows)) as engine.coverage[0]:
-            return [self._proposal(question.choice) for question in engine.ask(k, self._inside(unavailable))]
+            asked = engine.ask(k, self._inside(unavailable))
+        return [self._proposal(choice) for choice in _one_by_one([question.choice for question in asked])]
 
     def decisions(self, model: CampaignModel | None, rows: IntArray) -> dict[str, IntArray]:
         """Of held-out people: before, by the head without a penalty; after, by the head that asks."""
@@ -252,6 +253,26 @@ def settings_of(options: Any) -> Settings:
 def build_engine(materials: Materials) -> MitigationEngine:
     """What a campaign uses unless told otherwise."""
     return MitigationEngine(materials)
+
+
+def _one_by_one(choices: Sequence[Choice]) -> list[Choice]:
+    """Choices of one batch with the probability of each single draw instead of that to be anywhere in the batch.
+
+    A campaign asks them in order and may refit after any: k of n people drawn together, in random order, are draws with
+    probability 1/n, 1/(n - 1), ...
+    """
+    piles: dict[tuple[object, ...], list[int]] = {}
+    for place, choice in enumerate(choices):
+        pile = tuple(choice.reason.get(name) for name in ("rule", "group", "label"))
+        piles.setdefault(pile, []).append(place)
+    found = list(choices)
+    for places in piles.values():
+        for before, place in enumerate(places):
+            choice = choices[place]
+            if choice.probability < 1:
+                people = round(len(places) / choice.probability)
+                found[place] = replace(choice, probability=1 / (people - before))
+    return found
 
 
 def _up_to(told: Answers, rows: Sequence[int]) -> Answers:
