@@ -31,6 +31,7 @@ QUIET = [
     "--no-first-run",
     "--disable-dev-shm-usage",
 ]
+PATIENCE = 30_000  # milliseconds; a busy machine is no failure
 QUICK = {"body_epochs": 2, "epochs": 4, "batch_size": 16, "strengths": [0.1, 0.5, 2.0]}
 
 
@@ -180,7 +181,7 @@ class Visit:
 
     def says(self, text: str, where: str = "body") -> None:
         """Wait until the page says so."""
-        self.page.locator(where).get_by_text(text).first.wait_for(timeout=10_000)
+        self.page.locator(where).get_by_text(text).first.wait_for(timeout=PATIENCE)
 
     def delivered(self) -> None:
         """Wait until nothing is on its way."""
@@ -191,7 +192,7 @@ class Visit:
 def visit(browser: Any, site: Site, name: str = "maria", role: str = "annotator", **options: Any) -> Iterator[Visit]:
     """Open a fresh link in a window of its own; in the end nothing went wrong and no other host was called."""
     context = browser.new_context(**options)
-    context.set_default_timeout(10_000)
+    context.set_default_timeout(PATIENCE)
     found = Visit(context, context.new_page())
     found.watch(found.page)
     try:

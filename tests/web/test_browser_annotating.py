@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from browsing import GROUPS, PHONE, Site, chromium, new_campaign, serving, table, visit
+
+from apod.campaign import Campaign, Store
 
 pytestmark = pytest.mark.xdist_group("browser-annotating")
 
@@ -230,13 +233,20 @@ def test_two_annotators_at_once_never_get_the_same_case(browser: Any, site: Site
 
 
 def test_what_is_with_others_is_said_and_comes_when_they_leave_it(browser: Any, tmp_path: Path) -> None:
-    with serving(new_campaign(tmp_path, budget=2, lease_seconds=5.0)) as site:
-        with visit(browser, site, "bob") as bob:
-            case = bob.case()
+    new_campaign(tmp_path, budget=2).close()
+    shift = [0]
+    campaign = Campaign(Store(tmp_path / "trial.db", skew=lambda: shift[0]), "trial")  # its clock can be moved
+    with serving(campaign) as site:
+        while len(held := campaign.hand("bob").questions) < 2:
+            time.sleep(0.1)
+        campaign.pause()
         with visit(browser, site) as maria:
+            maria.says("The campaign is paused")
+            shift[0] = 1000 * (1800 - 4)
+            campaign.pause(False)
             maria.says("Nothing for you right now")
             maria.says("2 questions are with others. What they leave comes to you in")
-            assert maria.case() == case
+            assert maria.case() == f"Case {held[0].row_id}"
 
 
 def test_a_paused_campaign_says_so_and_goes_on_by_itself(browser: Any, site: Site) -> None:

@@ -114,7 +114,7 @@ def test_an_invited_annotator_comes_in_and_a_revoked_one_is_out(browser: Any, ow
     page.wait_for_selector("#case .case")
     owner.page.get_by_label("Revoke the access of ann-7").click()
     owner.says("Revoked: ann-7.")
-    page.get_by_role("heading", name="You are signed out").wait_for(timeout=10_000)
+    page.get_by_role("heading", name="You are signed out").wait_for()
     context.close()
 
 

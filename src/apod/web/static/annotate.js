@@ -120,6 +120,7 @@ class Page {
     if (turn) this.drawProgress(turn.progress.mine, turn.progress.campaign);
     this.queue.draw();
     this.recent.draw();
+    show(byId("recent-box"), mine || view === "question");
   }
 
   drawCase(question) {

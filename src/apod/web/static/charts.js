@@ -45,7 +45,7 @@ export function drawRounds({ history }, strength) {
       { ...shared, y: with_, mode: "lines+markers", line: { color: colour.blue, width: 2.25 }, marker: { size: 5 }, text: tell(with_, words("with_mitigation"), unit) },
     ];
   };
-  const across = { title: words("answers_axis"), rangemode: "tozero", tickformat: "d" };
+  const across = { title: words("answers_axis"), tickformat: "d" };
   for (const id of ["gap", "accuracy"]) byId(`${id}-rounds`).setAttribute("aria-label", words(`${id}_rounds_spoken`, { first: x[0], last: x.at(-1) }));
   draw(byId("gap-rounds"), series("gap", "", ["gap_low", "gap_high"]), { x: across, y: { title: words("gap_axis"), rangemode: "tozero" } });
   draw(byId("accuracy-rounds"), series("accuracy", "%", ["low", "high"]), { x: across, y: { title: words("accuracy_axis"), ticksuffix: "%" } });
@@ -97,7 +97,7 @@ export function drawSubgroups({ subgroups }, groups, labels) {
     return { name: words("subgroup", { group, label }), line: { color: tone, width: 2.25, dash: dash(label === labels[1] ? 0 : 1), shape: "hv" }, counts };
   });
   const traces = entries.map(({ name, line, counts }) => ({
-    type: "scatter", mode: "lines", x: subgroups.answers, y: counts, line, hoverinfo: "text",
+    type: "scatter", mode: "lines", x: subgroups.answers, y: counts, line, hoverinfo: "text", cliponaxis: false,
     text: counts.map((count, place) => escaped(words("subgroup_hover", { n: subgroups.answers[place], name, count }))),
   }));
   draw(byId("subgroups"), traces, { x: { title: words("answers_axis"), tickformat: "d" }, y: { title: words("answered_axis"), rangemode: "tozero", tickformat: "d" } });

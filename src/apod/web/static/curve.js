@@ -108,7 +108,7 @@ export class Curve {
     const told = outcome.curve.map(hover);
     const traces = [
       line(history[0].curve, { mode: "lines", line: { color: colour.grey, width: 1.5, dash: "dot" }, hoverinfo: "skip", opacity: this.place ? 0.7 : 0 }),
-      line(trail, { mode: "lines", line: { color: colour.orange, width: 2 }, hoverinfo: "skip", opacity: 0.65 }),
+      line(trail, { mode: "lines", line: { color: colour.orange, width: 1.75 }, hoverinfo: "skip", opacity: 0.55 }),
       line(none ? [none] : [], { mode: "markers", marker: { size: 1, color: colour.grey }, hoverinfo: "skip", ...(none ? cross(none, colour.grey) : {}) }),
       line(picked ? [picked] : [], { mode: "markers", marker: { size: 1, color: colour.blue }, hoverinfo: "skip", ...(picked ? cross(picked, colour.blue) : {}) }),
       line(outcome.curve, {

@@ -16,6 +16,9 @@ function explanation(view, desk) {
     const { mine, campaign } = turn.progress;
     return ["done_title", [words("done", { n: campaign.budget }), ...(mine.answered ? [words("done_mine", { n: mine.answered })] : [])], ""];
   }
+  if (view === "finished" && turn.progress.mine.answered) {
+    return ["finished_title", [words("finished"), words("finished_mine", { n: turn.progress.mine.answered })], ""];
+  }
   if (["preparing", "finished", "exhausted", "paused"].includes(view)) return [`${view}_title`, [words(view)], ""];
   return ["loading", [], ""];
 }
