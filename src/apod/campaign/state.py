@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from sys import intern
 from typing import Any
 
 from apod.campaign.events import Event
@@ -46,7 +47,7 @@ class Given:
     late: bool
     counted: bool  # against the budget and towards the question's overlap
     told: str  # the outcome before any correction
-    values: list[int]  # its event, then those of its corrections
+    values: tuple[int, ...]  # its event, then those of its corrections
     withdrawn: bool = False
     erased: bool = False
 
@@ -63,9 +64,9 @@ class Asked:
     rule: str | None
     seq: int
     at: int
-    tokens: list[int] = field(default_factory=list)
-    skipped: set[str] = field(default_factory=set)
-    given: list[int] = field(default_factory=list)
+    tokens: tuple[int, ...] = ()  # most questions have one lease and one answer: tuples, for there may be very many
+    skipped: frozenset[str] = frozenset()
+    given: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)
@@ -161,10 +162,10 @@ def _asked(state: State, event: Event, body: Mapping[str, Any]) -> None:
         asked = state.questions[number] = Asked(
             number,
             body["row"],
-            body["purpose"],
+            intern(body["purpose"]),
             body["probability"],
-            body["model"],
-            body["rule"],
+            _shared(body["model"]),
+            _shared(body["rule"]),
             event.seq,
             event.at,
         )
@@ -173,8 +174,8 @@ def _asked(state: State, event: Event, body: Mapping[str, Any]) -> None:
             state.incomplete[number] = None
     for token in body["expired"]:
         _end(state, token, "expired")
-    lease = Lease(event.seq, number, body["annotator"], state.time + body["lease_ms"])
-    asked.tokens.append(lease.token)
+    lease = Lease(event.seq, asked.number, intern(body["annotator"]), state.time + body["lease_ms"])
+    asked.tokens += (lease.token,)
     state.leases[lease.token] = state.outstanding[lease.token] = lease
     state.tokens_of.setdefault(lease.annotator, []).append(lease.token)
 
@@ -188,15 +189,15 @@ def _answered(state: State, event: Event, body: Mapping[str, Any]) -> None:
         number=lease.number,
         row=asked.row,
         annotator=lease.annotator,
-        kind=body["kind"],
-        outcome=body["outcome"],
+        kind=intern(body["kind"]),
+        outcome=intern(body["outcome"]),
         at=event.at,
         late=body["late"],
         counted=body["counted"],
-        told=body["outcome"],
-        values=[event.seq],
+        told=intern(body["outcome"]),
+        values=(event.seq,),
     )
-    asked.given.append(event.seq)
+    asked.given += (event.seq,)
     state.answers[event.seq] = given
     state.by_token[lease.token] = event.seq
     state.acts.setdefault(lease.annotator, []).append(event.seq)
@@ -211,13 +212,13 @@ def _corrected(state: State, event: Event, body: Mapping[str, Any]) -> None:
     given = state.answers[body["answer"]]
     state.spent -= state.costs(given)
     given.kind, given.outcome = body["kind"], body["outcome"]
-    given.values.append(event.seq)
+    given.values += (event.seq,)
     state.spent += state.costs(given)
 
 
 def _skipped(state: State, event: Event, body: Mapping[str, Any]) -> None:
     lease = state.leases[body["token"]]
-    state.questions[lease.number].skipped.add(lease.annotator)
+    state.questions[lease.number].skipped |= {lease.annotator}
     state.skips[event.seq] = lease.token
     state.acts.setdefault(lease.annotator, []).append(event.seq)
     _end(state, lease.token, "skipped")
@@ -237,7 +238,7 @@ def _undone(state: State, event: Event, body: Mapping[str, Any]) -> None:
         _settle(state, state.questions[given.number])
     else:
         lease = state.leases[state.skips[act]]
-        state.questions[lease.number].skipped.discard(lease.annotator)
+        state.questions[lease.number].skipped -= {lease.annotator}
 
 
 def _gold(state: State, event: Event, body: Mapping[str, Any]) -> None:
@@ -280,6 +281,11 @@ def _chosen(state: State, event: Event, body: Mapping[str, Any]) -> None:
 
 def _clock(state: State, event: Event, body: Mapping[str, Any]) -> None:
     state.clock_moves += 1
+
+
+def _shared(text: str | None) -> str | None:
+    """One object for equal texts: every event brings its own copy of the same few words."""
+    return None if text is None else intern(text)
 
 
 def _end(state: State, token: int, how: str) -> None:

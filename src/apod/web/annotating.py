@@ -249,4 +249,4 @@ def _receipt(given: Receipt) -> ReceiptBody:
 
 def _key(who: Visitor, key: str) -> str:
     """A key of one's own: nobody can use up, or find out about, another's."""
-    return hashlib.sha256(f"{name_of(who)}\x1f{key}".encode(errors="replace")).hexdigest()
+    return hashlib.sha256(f"{name_of(who)}\x1f{key}".encode(errors="replace")).hexdigest()[:32]
