@@ -54,6 +54,32 @@ def test_the_keys_are_printed_on_the_buttons(browser: Any, site: Site) -> None:
     assert printed == ["1 female", "2 male", "0 Cannot tell", "d Declined", "s Skip", "u Undo"]
 
 
+def test_who_listens_hears_what_was_recorded_and_what_comes_next(browser: Any, site: Site) -> None:
+    with visit(browser, site) as maria:
+        case = maria.case()
+        assert maria.page.evaluate("() => document.activeElement.id") == "heading"
+        maria.press("1")
+        shown = maria.case(case)
+        said = maria.page.locator("[role=status]#announcer").inner_text()
+        assert said.startswith(f"Recorded: female. Next case: {shown.removeprefix('Case ')}. Experience years:")
+        maria.page.get_by_role("button", name="male", exact=True).focus()
+        maria.page.keyboard.press("Enter")
+        maria.case(shown)
+        assert maria.page.evaluate("() => document.activeElement.textContent") == "2male"  # focus stays on the button
+
+
+def test_a_held_key_answers_one_case_only(browser: Any, site: Site) -> None:
+    with visit(browser, site) as maria:
+        case = maria.case()
+        maria.page.keyboard.down("1")
+        for _ in range(5):
+            maria.page.keyboard.down("1")  # what a keyboard sends while the key stays down
+        maria.case(case)
+        maria.page.keyboard.up("1")
+        maria.delivered()
+    assert len(site.recorded()) == 1
+
+
 def test_guidelines_and_help_are_one_key_away_and_keys_answer_nothing_behind_them(browser: Any, site: Site) -> None:
     with visit(browser, site) as maria:
         maria.case()

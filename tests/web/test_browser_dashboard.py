@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -146,9 +147,15 @@ def test_annotators_are_told_that_the_dashboard_is_not_theirs(browser: Any, site
 
 
 def test_before_the_first_model_the_dashboard_says_what_it_waits_for(browser: Any, tmp_path: Path) -> None:
-    with serving(new_campaign(tmp_path)) as site, visit(browser, site, "owner", "owner") as owner:
-        owner.says("No model yet.")
-        assert owner.page.locator("#pictures").is_hidden()
+    with ExitStack() as server:
+        site = server.enter_context(serving(new_campaign(tmp_path)))
+        with visit(browser, site, "owner", "owner") as owner:
+            owner.says("No model yet.")
+            assert owner.page.locator("#pictures").is_hidden()
+            owner.page.wait_for_function("() => document.querySelector('#live').textContent === 'live'")
+            owner.cut = True
+            server.close()
+            owner.says("not connected, trying again")  # and when the server ends, that it is no longer live
 
 
 def test_on_a_phone_the_dashboard_does_not_scroll_sideways(browser: Any, site: Site) -> None:

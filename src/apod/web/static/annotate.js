@@ -5,7 +5,7 @@ import { Desk } from "./desk.js";
 import { byId, el, fill, show, write } from "./dom.js";
 import { listen } from "./events.js";
 import { Queue, showMessage } from "./messages.js";
-import { Outbox } from "./outbox.js";
+import { Outbox, waitingHere } from "./outbox.js";
 import { answerText, Pad, setSingleKeys } from "./pad.js";
 import { Recent } from "./recent.js";
 import { translate, words } from "./words.js";
@@ -194,7 +194,7 @@ function refuse(error) {
   const out = error.status === 401;
   byId("heading").parentElement.classList.add("message");
   write(byId("heading"), words(out ? "signed_out_title" : "failed_title"));
-  const kept = Object.keys(localStorage).filter((key) => key.startsWith("apod.outbox.")).length;
+  const kept = waitingHere();
   fill(byId("case"), el("p", { text: out ? words("signed_out") : error.message }), out && kept ? el("p", { class: "note", text: words("signed_out_waiting", { n: kept }) }) : null);
   show(byId("recent-box"), false);
   byId("open-guidelines").disabled = true;

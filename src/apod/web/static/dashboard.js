@@ -39,7 +39,7 @@ class Dashboard {
       access: () => this.quietly(this.access.load()),
       download: () => this.quietly(this.downloads.load()),
       bye: () => this.soon(),
-    });
+    }, (yes) => this.connected(yes));
   }
 
   progressed({ seq }) {

@@ -15,6 +15,11 @@ function storage() {
   }
 }
 
+/** How many answers wait in this browser, whoever gave them. */
+export function waitingHere() {
+  return Object.keys(storage() ?? {}).filter((name) => name.startsWith(PREFIX)).length;
+}
+
 /** A key no other tab, person or day will make. */
 export function newKey() {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
