@@ -224,3 +224,14 @@ def test_a_whole_campaign_from_the_command_line(people_csv: Path, tmp_path: Path
     assert "budget is spent" in apod("ask", "hiring.db", folder=tmp_path).stdout
     assert apod("log", "verify", "hiring.db", folder=tmp_path).returncode == 0
     assert apod("tell", "hiring.db", "9-9", "circle", folder=tmp_path).returncode == 2
+
+
+def test_ctrl_c_ends_a_command_with_one_line_and_status_130(people_csv: Path, tmp_path: Path) -> None:
+    code = (
+        "import os, signal, sys; import apod.campaign as campaign, apod.cli as cli\n"
+        "campaign.campaigns = lambda url: os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.argv = ['apod', 'campaign', 'list', 'hiring.db']; cli.main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 130
+    assert done.stderr.splitlines() == ["interrupted: what was written before stays; run the command again to go on."]

@@ -20,7 +20,10 @@ LAYERS: list[set[str]] = [
         "body", "contrastive", "augment", "resnet", "image_training", "images",
         "heads", "penalty", "proxy", "coverage", "cluster", "large", "embedded", "schedule", "answers", "audit",
     },
-    {"mitigation", "pod", "selection", "head_selection", "bound", "rounds", "annotators", "settings", "prepare"},
+    {
+        "mitigation", "mitigation_state", "pod", "selection", "head_selection", "bound", "rounds", "annotators",
+        "settings", "prepare",
+    },
     {"campaign", "classifier"},
     {"web", "bench", "report", "run"},
     {"cli", "testing"},

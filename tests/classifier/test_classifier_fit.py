@@ -228,7 +228,20 @@ def test_where_the_guessed_groups_say_nothing_the_weakest_strength_is_taken_with
     assert fit.tradeoff_["score"].isna().all()
 
 
-def test_a_module_is_as_good_as_the_embeddings_it_makes(people: People) -> None:
+class Scaled(torch.nn.Module):
+    """A module whose outputs have mean 0 and spread 1 on some rows."""
+
+    def __init__(self, inner: torch.nn.Module, embeddings: np.ndarray) -> None:
+        super().__init__()
+        self.inner = inner
+        self.register_buffer("mean", torch.from_numpy(embeddings.mean(axis=0)))
+        self.register_buffer("spread", torch.from_numpy(embeddings.std(axis=0)))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (self.inner(x) - self.mean) / self.spread
+
+
+def test_a_module_is_as_good_as_the_embeddings_it_makes_standardised(people: People) -> None:
     with torch.random.fork_rng():
         torch.manual_seed(0)
         module = torch.nn.Sequential(torch.nn.Linear(2, 6), torch.nn.Dropout(0.9), torch.nn.Tanh())
@@ -236,12 +249,22 @@ def test_a_module_is_as_good_as_the_embeddings_it_makes(people: People) -> None:
     with torch.no_grad():
         embeddings = module.eval()(torch.from_numpy(X)).numpy()
     settings = FAST | {"strength": 0.2}
-    module.train()  # the classifier's copy is in evaluation mode all the same
-    by_module = APODClassifier(**settings | {"body": module}).fit(X, people.y, sensitive_features=people.known)
     by_matrix = APODClassifier(**settings | {"body": "precomputed"})
     by_matrix.fit(embeddings, people.y, sensitive_features=people.known)
-    np.testing.assert_allclose(by_module.decision_function(X), by_matrix.decision_function(embeddings), atol=1e-5)
+    scaled = Scaled(module, embeddings[by_matrix.training_rows_])
+    scaled.train()  # the classifier's copy is in evaluation mode all the same
+    by_module = APODClassifier(**settings | {"body": scaled}).fit(X, people.y, sensitive_features=people.known)
+    np.testing.assert_allclose(by_module.decision_function(X), by_matrix.decision_function(embeddings), atol=1e-4)
     np.testing.assert_array_equal(by_module.query(5), by_matrix.query(5))
+
+
+def test_embeddings_may_have_any_scale(people: People) -> None:
+    X = people.X.to_numpy()
+    one, other = (
+        APODClassifier(**FAST | {"body": "precomputed"}).fit(given, people.y, sensitive_features=people.known)
+        for given in (X, 1000 * X + 7)
+    )
+    assert (one.predict(X) == other.predict(1000 * X + 7)).mean() > 0.99
 
 
 @pytest.mark.parametrize(("n_groups", "strength"), [(2, 0.5), (3, 0.5)])
@@ -287,3 +310,22 @@ def test_answers_of_a_fit_are_the_annotated_training_rows(people: People, fitted
     rows = fitted.training_rows_[list(answers.rows)]
     assert people.known[rows].tolist() == [fitted.groups_[group] for group in answers.groups]
     assert len(rows) == (people.known != None).sum()  # noqa: E711
+
+
+def test_groups_known_with_probability_one_are_groups_that_are_known(people: People) -> None:
+    names = sorted({name for name in people.known if name is not None})
+    membership = np.array([[float(name == one) for one in names] for name in people.known])
+    plain = APODClassifier(**FAST).fit(people.X, people.y, sensitive_features=people.known)
+    soft = APODClassifier(**FAST).fit_membership(people.X, people.y, membership[:, ::-1], names[::-1])
+    assert soft.groups_ == plain.groups_
+    np.testing.assert_array_equal(soft.predict_proba(people.X), plain.predict_proba(people.X))
+
+
+def test_how_probable_a_group_is_reaches_the_heads(people: People) -> None:
+    names = sorted({name for name in people.known if name is not None})
+    sure = np.array([[float(name == one) for one in names] for name in people.known])
+    doubt = 0.6 * sure + 0.4 * sure[:, ::-1]
+    fits = [APODClassifier(**FAST, strength=1.0).fit_membership(people.X, people.y, m, names) for m in (sure, doubt)]
+    assert not np.array_equal(*(fit.predict_proba(people.X) for fit in fits))
+    with pytest.raises(InputError, match="probabilities, one per row and group"):
+        APODClassifier(**FAST).fit_membership(people.X, people.y, sure[:5], names)

@@ -29,6 +29,7 @@ from apod.data.encode import TableEncoder
 from apod.errors import CheckpointError, InputError, UnknownName
 from apod.large import encode_numbers, fit_numbers, is_large, mapped_tensor
 from apod.mitigation import Mitigation
+from apod.mitigation_state import named_reason, take_up, trained_arrays
 from apod.pod import Pool, pretrain_head
 from apod.prepare import table_body
 from apod.randomness import generator
@@ -191,11 +192,7 @@ class MitigationEngine:
         return everybody
 
     def _proposal(self, choice: Choice) -> Proposal:
-        reason = dict(choice.reason)
-        if reason.get("group") is not None:
-            reason["group"] = self._names[int(reason["group"] or 0)]
-        if reason.get("label") is not None:
-            reason["label"] = self._label_names[int(reason["label"] or 0)]
+        reason = named_reason(choice.reason, self._names, self._label_names)
         drawn = choice.probability if choice.probability < 1 else None  # 1 = a rule chose, nothing was drawn
         return Proposal(int(self._rows[choice.row]), reason, "training", drawn)
 
@@ -221,17 +218,13 @@ class MitigationEngine:
 
     def _restored(self, model: CampaignModel) -> Mitigation:
         engine = self._fresh()
-        engine.heads.restore(_under(model.arrays, "heads."))
-        engine.proxy.restore(_under(model.arrays, "proxy."))
-        engine.round = model.round
+        take_up(engine, model.arrays, model.round)
         return engine
 
     def _refitted(self, engine: Mitigation, told: Answers) -> CampaignModel:
         engine.answers[0] = told
         engine.refit()
-        arrays = {f"heads.{name}": value for name, value in engine.heads.state().items()}
-        arrays |= {f"proxy.{name}": value for name, value in engine.proxy.state().items()}
-        return CampaignModel(arrays, engine.round)
+        return CampaignModel(trained_arrays(engine), engine.round)
 
 
 def settings_of(options: Any) -> Settings:
@@ -280,7 +273,3 @@ def _up_to(told: Answers, rows: Sequence[int]) -> Answers:
     wanted = set(rows)
     kept = [entry for entry in zip(told.rows, told.groups, told.weights, strict=True) if entry[0] in wanted]
     return Answers(*(tuple(column) for column in zip(*kept, strict=True))) if kept else Answers()
-
-
-def _under(arrays: dict[str, npt.NDArray[Any]], prefix: str) -> dict[str, npt.NDArray[Any]]:
-    return {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}

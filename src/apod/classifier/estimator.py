@@ -20,7 +20,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from apod.body import Body, ModuleBody
-from apod.classifier.fitting import FloatArray, Rows, fit_heads, fit_table_body, given_body, make_pool
+from apod.classifier.fitting import FloatArray, Rows, fit_embeddings, fit_heads, fit_table_body, make_pool
 from apod.classifier.inputs import NoGroupsWarning, binary_labels, group_codes, is_table, training_and_validation
 from apod.classifier.parameters import check_whole, checked_settings, encodes, seed_of
 from apod.classifier.saving import Model, load_model, save_model
@@ -62,8 +62,8 @@ class APODClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         How groups are guessed from the annotated rows.
     body : {"contrastive", "cross_entropy", "precomputed"} or torch.nn.Module, default="contrastive"
         What makes the embeddings: a perceptron layer pre-trained on the encoded table, without labels or with them;
-        nothing, because X already holds embeddings; or your own module, which is copied and frozen. The last two see
-        X as it is: numbers, not scaled.
+        nothing, because X already holds embeddings, which are standardised as `apod run` and campaigns do; or your
+        own module, which is copied and frozen and sees X as it is: numbers, not scaled.
     embedding : int, default=64
         Width of the perceptron layer.
     hidden : tuple of int, default=(32,)
@@ -219,8 +219,10 @@ class APODClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             settings = replace(settings, penalty=Penalty())
         if encodes(self.body):
             self._encoder, self._body, matrix = fit_table_body(given, rows, settings, self.embedding, seed)
+        elif isinstance(self.body, str):
+            self._encoder, self._body, matrix = fit_embeddings(given, rows)
         else:
-            self._encoder, self._body, matrix = None, given_body(self.body, given.shape[1]), given
+            self._encoder, self._body, matrix = None, ModuleBody(self.body), given
         pool = make_pool(self._body.embed(matrix), rows, self.metric, seed)
         fit = fit_heads(pool, rows, settings, tuple(self.hidden), self.rounds)
         self._mitigation, self._heads, self._strengths = fit.mitigation, fit.kept, fit.strengths

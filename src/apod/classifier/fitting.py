@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,8 +10,8 @@ import pandas as pd
 import torch
 
 from apod.answers import Answers
-from apod.body import Body, EmbeddingBody, ModuleBody
-from apod.data import UNKNOWN, FairnessMetric, IntArray, TableEncoder
+from apod.body import Body, EmbeddingBody
+from apod.data import UNKNOWN, FairnessMetric, IntArray, TableEncoder, as_frame
 from apod.head_selection import BestHeads, RoundScores, score_heads
 from apod.heads import HeadBank
 from apod.large import is_large, take_rows
@@ -78,9 +77,11 @@ def fit_table_body(
     return encoder, body, encoded
 
 
-def given_body(body: Any, columns: int) -> Body:
-    """The user's own torch module, or the embeddings they pass as X."""
-    return ModuleBody(body) if isinstance(body, torch.nn.Module) else EmbeddingBody(columns)
+def fit_embeddings(matrix: FloatArray, rows: Rows) -> tuple[TableEncoder, Body, FloatArray]:
+    """What standardises the embeddings that X holds, by the training part alone, and all of them standardised."""
+    frame = as_frame(matrix)
+    encoder = TableEncoder().fit(frame.iloc[rows.training])
+    return encoder, EmbeddingBody(matrix.shape[1]), encoder.transform(frame)
 
 
 def make_pool(embeddings: FloatArray, rows: Rows, metric: FairnessMetric, seed: int) -> Pool:

@@ -198,8 +198,11 @@ def _body(tensors: Mapping[str, Tensor], encoder: TableEncoder | None, n_feature
     if encoder is None:
         _require(set(tensors) == {"heads"} and width == n_features, "heads and features do not fit")
         return EmbeddingBody(width)
-    _require(set(tensors) == {"heads", "body.weight", "body.bias"}, "there are other tensors than expected")
     _require(encoder.n_features_in_ == n_features, "encoder and features do not fit")
+    if set(tensors) == {"heads"}:  # embeddings, standardised
+        _require(width == len(encoder.feature_names_), "the heads do not fit the embeddings")
+        return EmbeddingBody(width)
+    _require(set(tensors) == {"heads", "body.weight", "body.bias"}, "there are other tensors than expected")
     weight = _matrix(tensors["body.weight"], (width, len(encoder.feature_names_)), "body's weights")
     bias = _matrix(tensors["body.bias"], (width,), "body's biases")
     return PerceptronBody(weight.numpy(), bias.numpy())

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
+from functools import partial
 from importlib.metadata import version
+from typing import Any
 
 import typer
 
@@ -47,12 +50,23 @@ def build_app() -> typer.Typer:
     return app
 
 
+def _until_interrupted(invoke: Callable[[Any], Any], context: Any) -> Any:
+    """Ctrl-C ends any command with one line; what was acknowledged before stays."""
+    try:
+        return invoke(context)
+    except KeyboardInterrupt:
+        typer.echo("interrupted: what was written before stays; run the command again to go on.", err=True)
+        raise typer.Exit(130) from None
+
+
 def main() -> None:
     """Run the command; an error a user can mend is one line on stderr and status 2."""
     for library in ("OMP", "OPENBLAS", "MKL"):  # before NumPy and torch load: see apod.threads
         os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+    app = typer.main.get_command(build_app())
+    app.invoke = partial(_until_interrupted, app.invoke)  # type: ignore[method-assign]
     try:
-        build_app()()
+        app()
     except ApodError as error:
         typer.echo(f"error: {error}", err=True)
         sys.exit(2)

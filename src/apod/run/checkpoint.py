@@ -22,6 +22,7 @@ from apod.errors import CheckpointError
 from apod.head_selection import BestHeads
 from apod.large import blocks, is_large
 from apod.mitigation import Mitigation, Question
+from apod.mitigation_state import take_up, trained_arrays
 from apod.tensorfiles import read_tensors, replace, write_tensors
 
 
@@ -80,8 +81,7 @@ class Checkpoint:
 
     def save(self, mitigation: Mitigation, best: BestHeads, record: dict[str, Any]) -> None:
         """Save the state after a round, together with what was recorded of the rounds so far."""
-        arrays = {f"heads.{name}": value for name, value in mitigation.heads.state().items()}
-        arrays |= {f"proxy.{name}": value for name, value in mitigation.proxy.state().items()}
+        arrays = trained_arrays(mitigation)
         kept = {"best.parameters": best.parameters, "best.score": best.score, "best.round": best.round}
         facts = {
             "key": self._key,
@@ -98,15 +98,13 @@ class Checkpoint:
             return None
         tensors, facts = read_tensors(self._state, self._key)
         arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
-        mitigation.heads.restore(_under(arrays, "heads."))
-        mitigation.proxy.restore(_under(arrays, "proxy."))
+        take_up(mitigation, arrays, facts["round"])
         best.parameters.copy_(tensors["best.parameters"])
         best.score, best.round = arrays["best.score"].copy(), arrays["best.round"].copy()
         for number, (rows, groups, weights) in enumerate(facts["answers"]):
             told = Answers(tuple(rows), tuple(groups), tuple(weights))
             mitigation.answers[number] = told
             mitigation.coverage[number].add(told.known()[0].tolist())
-        mitigation.round = facts["round"]
         record: dict[str, Any] = facts["record"]
         return record
 
@@ -115,10 +113,6 @@ class Checkpoint:
             file.write(json.dumps(entry) + "\n")
             file.flush()
             os.fsync(file.fileno())
-
-
-def _under(arrays: dict[str, Any], prefix: str) -> dict[str, np.ndarray[Any, np.dtype[Any]]]:
-    return {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}
 
 
 def _parse(line: str, last: bool) -> dict[str, Any] | None:

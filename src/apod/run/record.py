@@ -16,6 +16,7 @@ from apod.head_selection import RoundScores
 from apod.heads import HeadBank
 from apod.metrics import METRICS, GroupCounts, Interval, Metrics, bootstrap, group_counts, paired_bootstrap
 from apod.mitigation import Mitigation
+from apod.mitigation_state import named_reason
 from apod.prepare import Prepared
 from apod.randomness import generator
 from apod.rounds import Answered
@@ -90,11 +91,7 @@ def answer_entry(
 ) -> dict[str, Any]:
     """One answer as it stands in result.json; the reason's codes become names."""
     choice = answered.question.choice
-    reason = dict(choice.reason)
-    if reason.get("group") is not None:
-        reason["group"] = dataset.group_names[int(reason["group"] or 0)]
-    if reason.get("label") is not None:
-        reason["label"] = dataset.label_names[int(reason["label"] or 0)]
+    reason = named_reason(choice.reason, dataset.group_names, dataset.label_names)
     # the first of all people is infinitely far from nobody
     plain = {name: number(value) if isinstance(value, float) else value for name, value in reason.items()}
     return {
