@@ -12,7 +12,7 @@ from apod.campaign.achieved import thinned
 from apod.campaign.measuring import gap_interval, plane
 from apod.metrics import METRICS, group_counts, soft_group_counts
 from apod.randomness import generator
-from apod.testing.contract import GROUPS, Place, Workshop, answer_all
+from apod.testing.contract import GROUPS, Place, Workshop, answer_all, group_of
 
 
 @pytest.fixture
@@ -64,6 +64,27 @@ def test_the_bound_and_the_map_are_there(real: Campaign) -> None:
     assert found is not None
     assert len(found["points"]["x"]) == 120
     assert len(found["asked"]["x"]) == 12
+
+
+def test_audit_answers_are_measured_with_the_model(tmp_path) -> None:
+    from apod.campaign.adapter import build_engine
+
+    workshop = Workshop(Place(f"sqlite:///{tmp_path}/trial.db", tmp_path / "files"), build_engine)
+    options = {"strengths": [0.5], "epochs": 1, "body_epochs": 1}
+    campaign = workshop.create(rows=300, budget=24, audit_share=0.5, engine_options=options)
+    while (question := campaign.ask("a")) is not None:
+        campaign.tell(question, group_of(question.row))
+        if question.row in {answer.row for answer in campaign.answers()}:
+            training = question
+    campaign.correct(training, group_of(training.row + 1))  # so that there is something to fit after the last answer
+    assert campaign.refit()
+    found, expected = campaign.history()[-1].outcome["audit"], campaign.audit()
+    assert expected is not None
+    assert found["answers"] == expected.drawn > 5
+    for name in ("before", "after"):
+        assert found[name] == pytest.approx(expected.views[name].gap.to_dict())
+    assert found["change"] == pytest.approx(expected.change.gap.to_dict())  # type: ignore[union-attr]
+    campaign.close()
 
 
 def test_the_chosen_operating_point_is_the_classifiers(real: Campaign) -> None:

@@ -192,8 +192,22 @@ def test_a_download_that_cannot_be_built_says_why(house: House) -> None:
     assert "fewer than two groups" in found["message"]
 
 
-def _done(owner) -> object:
-    found = owner.get("/api/v1/downloads/classifier").json()
+@pytest.mark.slow
+def test_the_report_can_be_downloaded(house: House) -> None:
+    annotate(house.enter(), 2)
+    owner = house.owner()
+    assert owner.post("/api/v1/downloads/report", json={}).json()["state"] == "running"
+    found = until(lambda: _done(owner, "report"), seconds=60)
+    assert (found["state"], found["answers"], found["stale"]) == ("ready", 2, False)
+    answer = owner.get("/api/v1/downloads/report/file")
+    assert "attachment" in answer.headers["content-disposition"]
+    assert answer.text.lower().startswith("<!doctype html>")
+    annotate(house.enter(), 1)
+    assert owner.get("/api/v1/downloads/report").json()["stale"] is True
+
+
+def _done(owner, what: str = "classifier") -> object:
+    found = owner.get(f"/api/v1/downloads/{what}").json()
     return None if found["state"] == "running" else found
 
 

@@ -15,9 +15,11 @@ from typing import Any
 from sqlalchemy import Connection, delete, func, insert, select
 
 from apod.campaign import schema
+from apod.campaign.answers import Collected
 from apod.campaign.audit import moment
-from apod.campaign.engine import Engine, GroupAnswer, Measuring, Model
+from apod.campaign.engine import Auditable, Engine, GroupAnswer, Measuring, Model
 from apod.campaign.events import canonical
+from apod.campaign.materials import Materials
 
 log = logging.getLogger(__name__)
 
@@ -32,15 +34,32 @@ class Achieved:
     outcome: Mapping[str, Any] = field(repr=False)
 
 
-def measured(engine: Engine, model: Model, answers: Sequence[GroupAnswer]) -> Mapping[str, Any] | None:
-    """What the engine says of the model; None where it does not measure, or could not."""
+def measured(
+    materials: Materials, engine: Engine, model: Model, collected: Collected, answers: Sequence[GroupAnswer]
+) -> dict[str, Any] | None:
+    """What the engine says of the model, and what the audit answers do; None where the engine does not measure."""
     if not isinstance(engine, Measuring):
         return None
     try:
-        return engine.measure(model, answers)
+        found = dict(engine.measure(model, answers))
+        return {**found, "audit": _audited(materials, engine, model, collected)}
     except Exception as error:  # noqa: BLE001 a model that cannot be measured can still ask
         log.warning("the model could not be measured (%s)", type(error).__name__)
         return None
+
+
+def _audited(materials: Materials, engine: Engine, model: Model, collected: Collected) -> dict[str, Any] | None:
+    """The gap before and after on the people held out, from the audit answers; None without any."""
+    from apod.campaign.auditing import audit_campaign
+
+    if not isinstance(engine, Auditable):
+        return None
+    found = audit_campaign(materials, engine, model, collected)
+    if found is None:
+        return None
+    gaps = {name: view.gap.to_dict() for name, view in found.views.items()}
+    change = None if found.change is None else found.change.gap.to_dict()
+    return {"answers": found.drawn, **gaps, "change": change, "notes": list(found.notes())}
 
 
 def write_outcome(

@@ -130,7 +130,7 @@ class Refitter:
             latest = self.snapshot()
             proposals = self._propose(model, latest, answers)
             self._asked_before = latest.stock.asked
-            outcome = measured(self._engine(), model, answers)
+            outcome = measured(self._materials, self._engine(), model, found.collected, answers)
         except CheckpointError as error:
             if found.model is not None and found.model != self._damaged:
                 self._damaged = found.model

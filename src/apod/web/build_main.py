@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from apod.campaign import Campaign
+from apod.campaign.exchange import write_private
 from apod.campaign.refit import be_nice
 from apod.campaign.refit_main import find_engine
 from apod.errors import ApodError
@@ -31,8 +32,13 @@ def main(stdin: IO[str], stdout: IO[str]) -> int:
 
 def build(campaign: Campaign, what: str, path: Path) -> None:
     """Write one download."""
-    builders: dict[str, Any] = {"classifier": lambda: campaign.classifier().save(path)}
-    builders[what]()
+    if what == "classifier":
+        campaign.classifier().save(path)
+    else:
+        from apod.report.campaign import render_campaign
+        from apod.report.campaign_facts import campaign_facts
+
+        write_private(path, render_campaign(campaign_facts(campaign)).encode())
 
 
 if __name__ == "__main__":
