@@ -24,11 +24,11 @@ from apod.data.encode import TableEncoder
 from apod.errors import InputError
 from apod.randomness import generator
 
-LARGE = 1 << 20
-"""Rows above which a pool is trained on by draws."""
-
 ROUND_STEPS = 2048
 """Mini-batches of a round over a large pool: with 256 rows each, half a million rows."""
+
+LARGE = ROUND_STEPS * 256
+"""Rows above which a pool is trained on by draws."""
 
 BLOCK = 1 << 16  # rows of one block; a multiple of the rows of one forward pass, so that no sum is cut another way
 IN_MEMORY = 4 << 30  # bytes up to which a part of a matrix is copied into memory; above, into a file that has no name

@@ -27,7 +27,7 @@ from apod.campaign.measuring import measure, plane
 from apod.data.dataset import IntArray
 from apod.data.encode import TableEncoder
 from apod.errors import CheckpointError, InputError, UnknownName
-from apod.large import encode_numbers, fit_numbers, is_large, mapped_tensor
+from apod.large import encode_numbers, fit_numbers, is_large, mapped_tensor, take_rows
 from apod.mitigation import Mitigation
 from apod.mitigation_state import named_reason, take_up, trained_arrays
 from apod.pod import Pool, pretrain_head
@@ -95,7 +95,8 @@ class MitigationEngine:
             given = materials.features()
             if self.settings.body == "precomputed" and isinstance(given, np.ndarray) and is_large(len(given)):
                 matrix = np.asarray(given)
-                return self._parts(encode_numbers(fit_numbers(matrix), matrix))
+                seen = take_rows(matrix, self._rows) if len(self._held_out) else matrix
+                return self._parts(encode_numbers(fit_numbers(seen), matrix))
             train = given.iloc[self._rows] if isinstance(given, pd.DataFrame) else given[self._rows]
             encoder = TableEncoder().fit(train)
             body = table_body(encoder.transform(train), encoder, labels, self.settings, WIDTH, seed, name)
@@ -144,8 +145,11 @@ class MitigationEngine:
         engine, told = self._restored(model), self._answers(answers)
         engine.answers[0] = told
         with self._distances.to(dict.fromkeys(told.rows)) as engine.coverage[0]:
-            asked = engine.ask(k, self._inside(unavailable))
-        return [self._proposal(choice) for choice in _one_by_one([question.choice for question in asked])]
+            chosen = self._choose(engine, k, self._inside(unavailable))
+        return [self._proposal(choice) for choice in _one_by_one(chosen)]
+
+    def _choose(self, engine: Mitigation, k: int, unavailable: Sequence[int]) -> list[Choice]:
+        return [question.choice for question in engine.ask(k, unavailable)]
 
     def decisions(self, model: CampaignModel | None, rows: IntArray) -> dict[str, IntArray]:
         """Of held-out people: before, by the head without a penalty; after, by the head that asks."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
-    from apod.campaign import Campaign
+    from apod.campaign import Campaign, EngineFactory
 
 URL = typer.Argument(help="A SQLite file such as hiring.db, or the URL of a PostgreSQL database.", metavar="CAMPAIGN")
 NAME = typer.Option(None, "--campaign", help="Which one, where a database holds several.")
@@ -20,11 +20,13 @@ JSON = typer.Option(False, "--json", help="Print JSON.")
 
 
 @contextmanager
-def opened_campaign(url: str, name: str | None, files: Path | None) -> Iterator[Campaign]:
+def opened_campaign(
+    url: str, name: str | None, files: Path | None, engine: EngineFactory | None = None
+) -> Iterator[Campaign]:
     """The campaign for the length of one command; models are fitted when a question needs one."""
     from apod.campaign import Campaign
 
-    campaign = Campaign.open(url, name, files=files, refit="demand")
+    campaign = Campaign.open(url, name, files=files, engine=engine, refit="demand")
     try:
         yield campaign
     finally:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -10,6 +11,7 @@ import typer
 from apod.errors import InputError, UnknownName
 
 if TYPE_CHECKING:
+    from apod.campaign import EngineFactory
     from apod.coverage.select import Engine
     from apod.settings import Settings
 
@@ -42,6 +44,19 @@ def chosen_backend(engine: str, address: str | None) -> AbstractContextManager[t
     from apod.cluster import joblib_backend
 
     return joblib_backend(address)
+
+
+@contextmanager
+def chosen_factory(engine: str, address: str | None) -> Iterator[EngineFactory | None]:
+    """What builds a campaign's engine on a cluster; None for this machine."""
+    if not checked_engine(engine, address):
+        yield None
+        return
+    from apod.campaign.clustered import cluster_engine
+    from apod.cluster import connected
+
+    with connected(address):
+        yield cluster_engine(address)
 
 
 def words(text: str) -> list[str]:

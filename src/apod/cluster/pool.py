@@ -10,19 +10,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
 from apod.cluster.connect import load_ray
+from apod.cluster.inside import Inside
 from apod.cluster.keeper import Keeper
 from apod.coverage import Coverage
-from apod.coverage.bounds import Float64, Geometry
+from apod.coverage.bounds import Float64, Geometry, Mask
 from apod.coverage.parts import Part, Parts
 from apod.coverage.pool import Pool
 from apod.coverage.references import References
 from apod.coverage.shard import Shard
 from apod.errors import ApodError, ClusterError
+
+if TYPE_CHECKING:
+    from apod.cluster.scoring import Counts, Scorer
 
 T = TypeVar("T")
 
@@ -39,6 +43,7 @@ class _Handle:
         self.start = part.start
         self.batch: list[tuple[str, tuple[Any, ...]]] = []
         self.last: tuple[str, tuple[Any, ...]] = ("", ())
+        self.scored: tuple[Scorer, Part, list[int]] | None = None  # what the part was last scored by
         self.actor = self._spawn()
 
     def __len__(self) -> int:
@@ -53,6 +58,12 @@ class _Handle:
         """A promise of what the shard's method gives."""
         self.last = (path, given)
         return self.actor.call.remote(path, *given)
+
+    def score(self) -> Any:
+        """A promise of the counts of what the part is to be scored by."""
+        assert self.scored is not None
+        self.last = ("score", ())
+        return self.actor.score.remote(*self.scored)
 
     def done(self) -> None:
         """The last call was answered."""
@@ -130,6 +141,21 @@ class ClusterPool(Pool):
         """The machine each part is on, by Ray's id."""
         return [str(self._got(handle.actor.node.remote(), handle)) for handle in self._handles]
 
+    def checked(self, candidates: Mask | Inside | None) -> Mask | None:
+        """The candidates: one bool per row, or a cell of the last scoring."""
+        return cast(Mask, candidates) if isinstance(candidates, Inside) else super().checked(candidates)
+
+    def score(self, scorer: Scorer, labels: str, barred: Sequence[int]) -> Counts:
+        """(2, cells) members and right predictions of every subgroup, summed over the parts.
+
+        `labels` is a .npy file of 0 and 1, one per row of the pool. The parts remember who is in which cell: `Inside`.
+        """
+        for handle in self._handles:
+            one = handle.part
+            handle.scored = (scorer, Part(labels, one.start, one.start, one.rows), list(barred))
+        found = self.each(lambda shard: cast(_Handle, shard).score())
+        return np.asarray(np.sum(found, axis=0))
+
     def each(self, ask: Callable[[Shard], T]) -> list[T]:
         """What every part answers, in their order; a lost part is built again and asked again."""
         try:
@@ -181,6 +207,8 @@ class ClusterPool(Pool):
         try:
             self._got(handle.actor.middle.remote(), handle, PLACE_SECONDS)
             self._got(self._started(handle), handle)
+            if handle.scored is not None:
+                self._got(handle.score(), handle)
             for path, given in handle.batch:
                 self._got(handle.actor.call.remote(path, *given), handle)
         except _Lost:

@@ -9,7 +9,7 @@ import numpy as np
 
 from apod.coverage.batch import pick_batch
 from apod.coverage.bounds import Float64, Int, Mask, Stored
-from apod.coverage.checks import checked_count, checked_mask, checked_rows
+from apod.coverage.checks import checked_count, checked_rows
 from apod.coverage.pool import Pool
 from apod.coverage.rows import Rows
 from apod.coverage.shard import Shard
@@ -95,7 +95,7 @@ class Coverage:
         candidates (n,) bool, None = every row. Answered rows are never picked; ties go to the lowest row. Picks
         count as answered for the picks after them, and for nothing else.
         """
-        mask = checked_mask(candidates, len(self))
+        mask = self.pool.checked(candidates)
         if checked_count(k) == 1:
             best = self.pool.best(mask)
             found = [] if best is None else [best]

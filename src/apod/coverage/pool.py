@@ -8,6 +8,7 @@ from typing import TypeVar
 import numpy as np
 
 from apod.coverage.bounds import Geometry, Int, Mask, Stored
+from apod.coverage.checks import checked_mask
 from apod.coverage.contest import Winner
 from apod.coverage.parts import Parts
 from apod.coverage.references import References
@@ -47,8 +48,12 @@ class Pool:
 
     @staticmethod
     def part(mask: Mask | None, shard: Shard) -> Mask | None:
-        """A shard's part of a mask over the pool."""
-        return None if mask is None else mask[shard.start : shard.start + len(shard)]
+        """A shard's part of a mask over the pool; candidates that are no array are known to the parts by name."""
+        return mask[shard.start : shard.start + len(shard)] if isinstance(mask, np.ndarray) else mask
+
+    def checked(self, candidates: Mask | None) -> Mask | None:
+        """The candidates, of which there must be one bool per row."""
+        return checked_mask(candidates, len(self))
 
     def vectors(self, rows: Sequence[int] | Int) -> Stored:
         """(len(rows), d) stored vectors of these rows, from the parts that hold them."""
