@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
+import sys
+import time
 from collections.abc import Callable
+from contextlib import ExitStack
 
+import httpx2
 import pandas as pd
 import pytest
 from web_people import GROUPS, STRENGTHS, House, Live, housed, live, turn, until
 
 from apod.campaign import Campaign
+from apod.web.limits import Limits
+from apod.web.settings import ServeSettings
 
 
 def annotate(client, count: int) -> None:
@@ -213,8 +220,6 @@ def _done(owner, what: str = "classifier") -> object:
 
 def stream(server: Live, role: str, lines: int) -> list[str]:
     """The first lines of a visitor's event stream."""
-    import httpx2
-
     with httpx2.Client(base_url=server.origin, headers={"X-Apod": "1"}, timeout=20) as client:
         client.post("/api/v1/session", json={"token": server.link("maria", role).split("#")[1]})
         found: list[str] = []
@@ -239,9 +244,53 @@ def test_an_owner_hears_of_refits_and_an_annotator_does_not(server: Live) -> Non
     assert json.loads(owner[4].removeprefix("data: "))["answers"] == 1
 
 
-def test_a_revoked_session_is_told_goodbye(server: Live) -> None:
-    import httpx2
+def test_many_tabs_cost_one_look(server: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = []
+    original = Campaign.head
 
+    def head(campaign: Campaign) -> int:
+        looks.append(time.monotonic())
+        return original(campaign)
+
+    with httpx2.Client(base_url=server.origin, headers={"X-Apod": "1"}, timeout=20) as client:
+        client.post("/api/v1/session", json={"token": server.link(role="owner").split("#")[1]})
+        with ExitStack() as tabs:
+            held = [tabs.enter_context(client.stream("GET", "/api/v1/events")).iter_lines() for _ in range(8)]
+            assert {next(lines) for lines in held} == {"retry: 2000"}
+            monkeypatch.setattr(Campaign, "head", head)
+            time.sleep(2.0)
+            seen = len(looks)
+        assert 1 <= seen <= 6  # twice a second, not eight times as often
+        until(lambda: looks[-1] < time.monotonic() - 1.5)  # nobody watches: nobody looks
+
+
+def test_one_visitor_may_open_so_many_streams(new_campaign: Callable[..., Campaign]) -> None:
+    settings = ServeSettings(limits=Limits(streams=2))
+    with (
+        live(new_campaign(), settings) as server,
+        httpx2.Client(base_url=server.origin, headers={"X-Apod": "1"}, timeout=20) as client,
+    ):
+        client.post("/api/v1/session", json={"token": server.link().split("#")[1]})
+        with ExitStack() as tabs:
+            held = [tabs.enter_context(client.stream("GET", "/api/v1/events")).iter_lines() for _ in range(2)]
+            assert {next(lines) for lines in held} == {"retry: 2000"}
+            refused = client.get("/api/v1/events")
+            assert refused.status_code == 429
+            assert refused.headers["retry-after"]
+
+        def again() -> bool:
+            with client.stream("GET", "/api/v1/events") as answer:
+                return answer.status_code == 200
+
+        until(again)
+
+
+def test_a_server_loads_no_numerics() -> None:
+    code = "import sys, apod.web.server; sys.exit('torch' in sys.modules or 'sklearn' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_a_revoked_session_is_told_goodbye(server: Live) -> None:
     with httpx2.Client(base_url=server.origin, headers={"X-Apod": "1"}, timeout=20) as client:
         client.post("/api/v1/session", json={"token": server.link().split("#")[1]})
         owner = httpx2.Client(base_url=server.origin, headers={"X-Apod": "1"}, timeout=20)
@@ -260,8 +309,6 @@ def test_a_revoked_session_is_told_goodbye(server: Live) -> None:
 
 
 def test_a_server_that_ends_says_goodbye_and_does_not_hang(new_campaign: Callable[..., Campaign]) -> None:
-    import httpx2
-
     with live(new_campaign()) as server:
         client = httpx2.Client(base_url=server.origin, headers={"X-Apod": "1"}, timeout=20)
         client.post("/api/v1/session", json={"token": server.link().split("#")[1]})
