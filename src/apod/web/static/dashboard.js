@@ -75,8 +75,8 @@ class Dashboard {
 
   async load() {
     this.data = await get("/dashboard");
-    const rows = this.data.asked.length;
-    if (rows && (this.map === null || this.mapped !== this.data.seq)) await this.loadMap();
+    const { length } = this.data.history; // the map is made with the first model
+    if (length && (this.map === null || this.mapped !== this.data.seq)) await this.loadMap();
     this.connected(true);
     this.draw();
   }
@@ -145,6 +145,7 @@ class Dashboard {
     show(byId("asked-section"), asked.length > 0);
     if (!asked.length) return;
     drawSubgroups(this.data, campaign.groups, campaign.labels);
+    show(byId("map"), this.map !== null);
     if (this.map) {
       drawMap(this.map, campaign.groups, campaign.labels);
       const share = percent(this.map.variance.reduce((sum, value) => sum + value, 0), 0);

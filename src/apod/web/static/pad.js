@@ -24,6 +24,13 @@ export function groupButtons(groups, press) {
   return groups.map((group, place) => keyButton(place < 9 ? String(place + 1) : null, group, () => press(group)));
 }
 
+/** How much room names need: as many columns as they leave readable. */
+export function widths(groups) {
+  const longest = Math.max(...groups.map((group) => group.length));
+  const size = longest <= 8 ? "short" : longest <= 20 ? "medium" : "long";
+  return groups.length > 5 ? [size, "wide"] : [size];
+}
+
 /** Whether single keys answer (they can be switched off, for instance for voice control). */
 export function singleKeys() {
   try {
@@ -57,7 +64,7 @@ export class Pad {
     this.tools = new Map([["g", tools.guidelines], ["?", tools.help]]);
     write(byId("question"), words(`ask_${campaign.kind}`));
     const groups = byId("groups");
-    groups.classList.toggle("wide", campaign.groups.length > 5);
+    groups.classList.add(...widths(campaign.groups));
     fill(groups, groupButtons(campaign.groups, (group) => this.enabled && acts.answer(group)));
     this.buttons = new Map([["0", "cannot_tell"], ["d", "declined"], ["s", "skip"], ["u", "undo"]].map(([key, name]) => {
       const button = keyButton(key, words(name), () => this.press(key), words(`${name}_hint`));

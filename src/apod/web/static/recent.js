@@ -2,7 +2,7 @@
 import { get } from "./api.js";
 import { renderCase } from "./case.js";
 import { byId, el, fill, write } from "./dom.js";
-import { answerText, CANNOT_TELL, DECLINED, keyButton, groupButtons } from "./pad.js";
+import { answerText, CANNOT_TELL, DECLINED, groupButtons, keyButton, widths } from "./pad.js";
 import { words } from "./words.js";
 
 const SHOWN = 10;
@@ -82,7 +82,7 @@ export class Recent {
     [...this.campaign.groups, CANNOT_TELL, DECLINED].forEach((answer, place) => {
       buttons[place].setAttribute("aria-pressed", String(answer === item.answer));
     });
-    fill(byId("change-groups"), buttons).classList.add("wide");
+    fill(byId("change-groups"), buttons).className = ["groups", "wide", widths(this.campaign.groups)[0]].join(" ");
     this.dialog.showModal();
   }
 
