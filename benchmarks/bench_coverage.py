@@ -10,7 +10,8 @@ answer   one answer's update and the next pick, beside reading the file once (tw
          to read it), in turn, page cache warm; then the same with the file thrown out of the page cache; and the peak
          of memory that is not the file. Goals: 1.5 x, and 16 bytes a row + 100 MB.
 batch    100 picks: passes over the matrix, time, peak memory. Goal: at most 10 passes.
-growth   time per answer from 10^4 rows up. Goal: slope of 1 +- 0.1 on log-log over the last factor of ten.
+growth   time per answer and memory from 10^4 rows up. Goals: slope of 1 +- 0.1 on log-log over the last factor of ten,
+         16 bytes a row + 100 MB. `--figure` draws both.
 rivals   20 picks among 300,000 x 512 with 20 rows answered, beside a scikit-learn loop and scikit-activeml's CoreSet
          (if installed). Goals: same picks, 10 x faster, peak at most a tenth of the matrix above it.
 """
@@ -209,20 +210,51 @@ def bench_batch(matrix: np.ndarray, k: int, found: Findings) -> None:
 
 
 def bench_growth(matrix: np.ndarray, found: Findings) -> None:
-    rng = np.random.default_rng(3)
+    """Every size in a process of its own, so that its memory is its own."""
     sizes = [10**e for e in range(4, 12) if 10**e < len(matrix)] + [len(matrix)]
-    times = {}
     for size in sizes:
-        part = matrix[:size]
-        coverage = Coverage(part, rng.choice(size, 20, replace=False))
-        mask = rng.integers(0, 10, size, dtype=np.uint8) < 3
-        repeats = max(7, min(200, 10**7 // size))
-        times[size] = median(seconds(lambda c=coverage, m=mask: one_answer(c, rng, m)) for _ in range(repeats))
-        found.note(f"one answer, {size} rows", 1000 * times[size], "ms")
+        in_own_process(lambda size=size: one_size(matrix[:size], found), found)
+    times = {size: found.figures[f"one answer, {size} rows"] for size in sizes}
     last = sizes[-1]
     tenth = min(sizes, key=lambda size: abs(math.log(size) - math.log(last / 10)))
     slope = math.log(times[last] / times[tenth]) / math.log(last / tenth)
     found.note(f"slope from {tenth} to {last} rows", slope, "", abs(slope - 1) <= 0.1)
+
+
+def one_size(part: np.ndarray, found: Findings) -> None:
+    rng, size, since = np.random.default_rng(3), len(part), Memory.now()
+    with Memory(since) as memory:
+        coverage = Coverage(part, rng.choice(size, 20, replace=False))
+        mask = rng.integers(0, 10, size, dtype=np.uint8) < 3
+        repeats = max(7, min(200, 10**7 // size))
+        took = median(seconds(lambda: one_answer(coverage, rng, mask)) for _ in range(repeats))
+    found.note(f"one answer, {size} rows", 1000 * took, "ms")
+    found.note(f"memory beyond the matrix, {size} rows", memory.bytes / MB, "MB", memory.bytes <= 16 * size + 100 * MB)
+
+
+def draw(found: Findings, path: Path) -> None:
+    """Time per answer and memory against the rows, as docs/scale.md shows them."""
+    import matplotlib.pyplot as plt
+
+    columns = {
+        "one answer and the next pick (ms)": "one answer, {} rows",
+        "memory beyond the matrix (MB)": "memory beyond the matrix, {} rows",
+    }
+    sizes = sorted(int(name.split()[2]) for name in found.figures if name.startswith("one answer, "))
+    figure, axes = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
+    for axis, (title, key) in zip(axes, columns.items(), strict=True):
+        values = [found.figures[key.format(size)] for size in sizes]
+        axis.loglog(sizes, values, "o-", color="#1f5a96", label="measured")
+        if "answer" in key and "bandwidth, warm" in found.figures:
+            width = found.figures["columns"]
+            read = [4 * width * size / 1e6 / found.figures["bandwidth, warm"] for size in sizes]
+            axis.loglog(sizes, read, "--", color="#777777", label="reading the matrix once")
+        if "memory" in key:
+            axis.loglog(sizes, [16 * size / MB + 100 for size in sizes], "--", color="#777777", label="the goal")
+        axis.set(xlabel="rows", title=title)
+        axis.grid(alpha=0.3)
+        axis.legend(frameon=False)
+    figure.savefig(path, dpi=110)
 
 
 def sklearn_loop(matrix: np.ndarray, answered: np.ndarray, k: int) -> list[int]:
@@ -337,6 +369,7 @@ def main() -> int:
     parser.add_argument("--rival-rows", type=int, default=300_000)
     parser.add_argument("--rival-width", type=int, default=512)
     parser.add_argument("--rival-picks", type=int, default=20)
+    parser.add_argument("--figure", type=Path, help="draw time and memory by rows into this file (growth, answer)")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     given = parser.parse_args()
     wanted = given.only or ["answer", "batch", "growth", "rivals"]
@@ -353,6 +386,8 @@ def main() -> int:
                     in_own_process(jobs[name], found)
     if "rivals" in wanted:
         in_own_process(lambda: bench_rivals(given.rival_rows, given.rival_width, given.rival_picks, found), found)
+    if given.figure is not None:
+        draw(found, given.figure)
     if given.json:
         print(json.dumps(asdict(found), indent=1))
     return 0 if all(found.goals.values()) else 1

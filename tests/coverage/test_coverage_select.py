@@ -137,3 +137,33 @@ def test_what_does_not_fit_the_embeddings_is_refused(given, message):
     with pytest.raises(InputError, match=message) as caught:
         select(np.zeros((300, 2)), **given)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("names", [np.arange(300) * 7 + 5, np.array([f"p{row:03d}" for row in range(300)])[::-1]])
+def test_ids_stand_for_rows_going_in_and_coming_out(files, tmp_path, names):
+    folder, arrays = files
+    np.save(tmp_path / "ids.npy", names)
+    np.save(tmp_path / "told.npy", names[arrays["answered"]])
+    by_row = select(folder / "embeddings.npy", folder / "answered.npy", 7)
+    by_id = select(folder / "embeddings.npy", tmp_path / "told.npy", 7, ids=tmp_path / "ids.npy")
+    assert by_id.picks == by_row.picks
+    assert by_id.ids == tuple(names[[pick.row for pick in by_row.picks]].tolist())
+    assert [pick["id"] for pick in json.loads(json.dumps(by_id.to_dict()))["picks"]] == list(by_id.ids)
+    assert "id" not in by_row.to_dict()["picks"][0]
+
+
+@pytest.mark.parametrize(
+    ("ids", "answered", "message"),
+    [
+        (np.arange(299), [3], r"ids of shape \(299,\) and 300 rows"),
+        (np.arange(300) // 2, [3], r"The id 0 stands for more than one row \(150 such\)"),
+        (np.arange(300.0), [3], "The ids are float64"),
+        (np.arange(300), [3, 300, 999], r"2 answered id\(s\) are not among the pool's, the first is 300"),
+        (np.arange(300), ["3"], "The answered ids are <U1 and the pool's int64"),
+        (np.arange(300), np.array([[3]]), r"answered ids have shape \(1, 1\)"),
+    ],
+)
+def test_ids_that_do_not_match_are_refused(files, ids, answered, message):
+    with pytest.raises(InputError, match=message) as caught:
+        select(files[1]["embeddings"], answered, 2, ids=ids)
+    assert "\n" not in str(caught.value)

@@ -19,6 +19,7 @@ def select(
     groups: Path | None = typer.Option(None, help="Groups as far as guessed, .npy."),
     subgroup: str | None = typer.Option(None, help="Pick only among this group and label, e.g. 0,1."),
     k: int = typer.Option(1, "-k", help="How many people."),
+    ids: Path | None = typer.Option(None, help="An id per row, .npy; --answered then holds ids too."),
     engine: str = ENGINE,
     address: str | None = ADDRESS,
     parts: int | None = typer.Option(None, help="Parts a file is cut into on a cluster (default: one per machine)."),
@@ -39,9 +40,10 @@ def select(
             groups=None if groups is None else str(groups),
             subgroup=subgroup,
             engine=opened,
+            ids=None if ids is None else str(ids),
         ).to_dict()
     if as_json:
         typer.echo(json.dumps(found))
         return
     for pick in found["picks"]:
-        typer.echo(f"{pick['row']}\t{pick['distance']}")
+        typer.echo(f"{pick.get('id', pick['row'])}\t{pick['distance']}")

@@ -16,6 +16,7 @@ from apod.coverage.bounds import Mask
 from apod.coverage.checks import checked_count, checked_rows
 from apod.coverage.coverage import Coverage, Pick
 from apod.coverage.files import open_array
+from apod.coverage.ids import checked_ids, rows_of
 from apod.coverage.parts import open_parts
 from apod.coverage.pool import Pool
 from apod.coverage.rows import Rows
@@ -36,13 +37,16 @@ class SelectResult:
     seconds: float  # measuring against the answered rows and picking; without loading
     loading_seconds: float  # opening, checking every row and caching its norm: one pass
     passes: int  # over the matrix in all, the loading one included
+    ids: tuple[Any, ...] | None = None  # of the picks, where rows have ids
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON: an infinite distance (nothing was answered yet) is null."""
-        picks = [
+        picks: list[dict[str, Any]] = [
             {"row": pick.row, "distance": pick.distance if math.isfinite(pick.distance) else None}
             for pick in self.picks
         ]
+        for pick, name in zip(picks, self.ids or (), strict=False):
+            pick["id"] = name
         return {
             "picks": picks,
             "seconds": self.seconds,
@@ -61,18 +65,21 @@ def select(
     subgroup: str | tuple[Any, Any] | None = None,
     threads: int | None = None,
     engine: Engine | None = None,
+    ids: Source | None = None,
 ) -> SelectResult:
     """The k rows farthest from all answered ones, each counting as answered for the next (exact max-min).
 
     embeddings (n, d) float32, float16 or float64 · answered: row numbers · labels, groups (n,) and subgroup
     (group, label) or "group,label": pick only among rows of that group (say, a predicted one) and label.
     Arrays or .npy files; the embeddings are mapped, may be larger than memory, and may be a folder of .npy files that
-    follow each other. An engine opens them elsewhere: `apod.cluster.ray_engine`.
+    follow each other. An engine opens them elsewhere: `apod.cluster.ray_engine`. With ids (n,), `answered` holds ids
+    too, and the picks have theirs.
     """
     checked_count(k)
     began = time.perf_counter()
     n = len(Rows(embeddings)) if isinstance(embeddings, np.ndarray) else len(open_parts(embeddings))
-    rows = checked_rows(_row_numbers(answered), n)
+    names = None if ids is None else checked_ids(_opened(ids, "ids"), n)
+    rows = checked_rows(_row_numbers(answered) if names is None else rows_of(names, _ids(answered)), n)
     candidates = _subgroup_mask(labels, groups, subgroup, n)
     coverage = _covered(embeddings, threads, engine)
     if len(coverage) != n:
@@ -81,7 +88,8 @@ def select(
     coverage.add(rows)
     picks = coverage.farthest(candidates, k)
     done = time.perf_counter()
-    return SelectResult(tuple(picks), done - loaded, loaded - began, coverage.passes)
+    found = None if names is None else tuple(names[[pick.row for pick in picks]].tolist())
+    return SelectResult(tuple(picks), done - loaded, loaded - began, coverage.passes, found)
 
 
 def _covered(embeddings: Source, threads: int | None, engine: Engine | None) -> Coverage:
@@ -108,6 +116,12 @@ def _row_numbers(answered: Source | Iterable[int]) -> Iterable[Any]:
             f"The answered rows have shape {answered.shape} and type {answered.dtype}: pass a list of row numbers."
         )
     return [int(row) for row in answered]
+
+
+def _ids(answered: Source | Iterable[Any]) -> npt.NDArray[Any]:
+    if isinstance(answered, str | os.PathLike):
+        return open_array(answered, "answered ids")
+    return answered if isinstance(answered, np.ndarray) else np.array(list(answered))
 
 
 def _subgroup_mask(
