@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -380,3 +381,16 @@ def test_reading_survives_a_part_that_is_replaced_this_very_moment(
 
     monkeypatch.setattr(pd, "read_parquet", replaced)
     assert store.finished() == {"k"}
+
+
+def test_embeddings_a_killed_bench_left_half_written_are_removed_but_not_those_being_written(tmp_path: Path) -> None:
+    store = ResultStore(tmp_path / "results").open()
+    bodies = store.folder / "bodies"
+    bodies.mkdir()
+    old, new, whole = bodies / "a-0.77.partial", bodies / "b-0.78.partial", bodies / "c-0.npy"
+    for file in (old, new, whole):
+        file.write_bytes(b"half")
+    for file in (old, whole):
+        os.utime(file, (0, 0))
+    store.open()
+    assert sorted(file.name for file in bodies.iterdir()) == [new.name, whole.name]

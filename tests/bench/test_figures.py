@@ -17,10 +17,10 @@ from matplotlib.text import Text
 from apod.bench.figures import annotated, draw, draw_figures
 from apod.bench.figures.ablation import draw_ablation
 from apod.bench.figures.annotated import draw_annotated
-from apod.bench.figures.curves import RQ1, RQ2, draw_curves, draw_overview
+from apod.bench.figures.curves import RIVALRY, RQ1, RQ2, draw_curves, draw_overview
 from apod.bench.figures.rounds import draw_rounds, snapshots
 from apod.bench.figures.style import COLOURS, COLUMN, DPI, MARKERS, NothingToDraw, Sketch, paper_style, save
-from apod.bench.methods import METHODS
+from apod.bench.methods import METHODS, PAPER
 from apod.bench.results import Results, read_results
 from apod.bench.sources import TableSource
 from apod.data import make_example
@@ -34,7 +34,10 @@ WORLD = World(
     drop=frozenset({("meps", 0, "ssbm")}),
 )
 FIGURES = {"overview", "overview-gap", "rq3-adult", "rq4-meps", "tsne-adult", "tsne-meps"} | {
-    f"{question}-{task}{twin}" for question in ("rq1", "rq2") for task in ("adult", "meps") for twin in ("", "-gap")
+    f"{question}-{task}{twin}"
+    for question in ("rq1", "rq2", "rivals")
+    for task in ("adult", "meps")
+    for twin in ("", "-gap")
 }
 
 
@@ -71,6 +74,7 @@ def sketches(results: Results) -> dict[str, Sketch]:
         drawn = {
             "rq1": draw_curves(replace(meps, title="CelebA wavy hair"), RQ1, "eop"),  # the longest of all titles
             "rq2": draw_curves(adult, RQ2, "gap"),
+            "rivals": draw_curves(adult, RIVALRY, "gap"),
             "rq3": draw_rounds(results, replace(adult, title="Loan default")),
             "rq4": draw_ablation(meps),
             "tsne": draw_annotated(results, meps, None),
@@ -169,8 +173,8 @@ def test_axes_say_which_direction_is_better(sketches: dict[str, Sketch]) -> None
 
 
 def test_colour_and_marker_together_name_a_method() -> None:
-    looks = [(COLOURS[name], MARKERS[method.annotation]) for name, method in METHODS.items()]
-    assert len(set(looks)) == len(METHODS)
+    for together in (PAPER, RIVALRY):
+        assert len({(COLOURS[name], MARKERS[METHODS[name].annotation]) for name in together}) == len(together)
     for shown in (RQ1, RQ2, ("pod-rs", "pod-al", "apod", "vanilla", "pod-all"), ("apod", "pod-group", "pod-ca")):
         assert len({COLOURS[name] for name in shown}) == len(shown)
 

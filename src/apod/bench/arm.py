@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Protocol
 
 import numpy as np
@@ -62,6 +63,18 @@ class Unit:
                 break
             answers = answers.plus(choice.row, oracle(choice.row))
         return answers
+
+    def random_answers(self) -> Answers:
+        """The whole budget at random, alternating between the labels; it begins with the first answers."""
+        oracle = self.oracle()
+        order = first_rows(self.pool.labels.numpy(), generator(self.pool.seed, "first", self.pool.dataset))
+        rows = [choice.row for choice in islice(order, self.budget)]
+        return Answers(tuple(rows), tuple(oracle(row) for row in rows))
+
+    def bank(self, heads: int) -> HeadBank:
+        """So many copies of the pre-trained head: where every run starts."""
+        sizes = (self.pool.embeddings.shape[1], *self.training.hidden, 2)
+        return HeadBank.replicate(self.pretrained, heads, sizes, self.pool.embeddings.dtype)
 
     def rounds(self) -> int:
         """Refits of an asking method: after the first answers, then after each further one. All arms train as long."""

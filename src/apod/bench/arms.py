@@ -10,8 +10,10 @@ from torch import Tensor
 
 from apod.answers import Answers
 from apod.bench.arm import Arm, RunName, Unit
+from apod.bench.fairlearn_arms import ExponentiatedGradientArm, ThresholdOptimizerArm
 from apod.bench.fal import FalArm
 from apod.bench.objectives import GroupDro, learning_from_failure_slope
+from apod.bench.rivals import CglArm, DfrArm, FairDsrArm, JttArm, SsaArm
 from apod.heads import HeadBank
 from apod.mitigation import HeadPlan, Mitigation, Plan, TrajectoryPlan
 from apod.pod import DrawnPenaltyRows, round_schedule, train_heads
@@ -67,11 +69,14 @@ class PodArm:
 
 
 class AllKnownArm:
-    """What arms with everybody's group in common have: an f_a learnt from all of the training part."""
+    """What arms with everybody's group in common have: an f_a learnt from all of the training part.
+
+    Rows whose group is not on record take no part in the penalty (POD) or in the groups' losses (Group DRO).
+    """
 
     def __init__(self, unit: Unit, runs: Sequence[RunName]) -> None:
         self.runs, self._unit, self._round = runs, unit, 0
-        self.heads = _start(unit, len(runs))
+        self.heads = unit.bank(len(runs))
         self._everybody = Answers(tuple(range(len(unit.groups))), tuple(unit.groups.tolist()))
         pool = unit.pool
         proxy = LogisticProxy(1, pool.embeddings.shape[1], pool.n_groups, pool.seed, pool.dataset, regularisation=1.0)
@@ -93,9 +98,11 @@ class PodAllArm(AllKnownArm):
     def advance(self) -> None:
         """One round of POD over everybody."""
         unit = self._unit
-        known = torch.nn.functional.one_hot(torch.from_numpy(unit.groups), unit.pool.n_groups)
+        groups = torch.from_numpy(unit.groups)
+        known = torch.nn.functional.one_hot(groups.clamp(min=0), unit.pool.n_groups)
         membership = known.to(unit.pool.embeddings.dtype)[None]
-        rows = DrawnPenaltyRows(unit.pool, unit.training.penalty.what, membership)
+        recorded = torch.nonzero(groups >= 0).squeeze(1)
+        rows = DrawnPenaltyRows(unit.pool, unit.training.penalty.what, membership, recorded)
         strengths = torch.tensor([run.value for run in self.runs])
         train_heads(self.heads, unit.pool, unit.training, self._round, strengths, rows)
         self._round += 1
@@ -129,7 +136,7 @@ class LffArm:
 
     def __init__(self, unit: Unit, runs: Sequence[RunName]) -> None:
         self.runs, self._unit, self._round = runs, unit, 0
-        self._twins = _start(unit, 2 * len(runs))  # biased heads first, then the debiased ones
+        self._twins = unit.bank(2 * len(runs))  # biased heads first, then the debiased ones
         self._powers = torch.tensor([run.value for run in runs])
 
     @property
@@ -159,12 +166,20 @@ class LffArm:
         return [Answers()] * len(self.runs)
 
 
-def _start(unit: Unit, heads: int) -> HeadBank:
-    sizes = (unit.pool.embeddings.shape[1], *unit.training.hidden, 2)
-    return HeadBank.replicate(unit.pretrained, heads, sizes)
-
-
 ARMS: Mapping[str, Callable[[Unit, Sequence[RunName]], Arm]] = MappingProxyType(
-    {"pod": PodArm, "pod-all": PodAllArm, "group-dro": GroupDroArm, "lff": LffArm, "fal": FalArm}
+    {
+        "pod": PodArm,
+        "pod-all": PodAllArm,
+        "group-dro": GroupDroArm,
+        "lff": LffArm,
+        "fal": FalArm,
+        "cgl": CglArm,
+        "fairdsr": FairDsrArm,
+        "ssa": SsaArm,
+        "dfr": DfrArm,
+        "jtt": JttArm,
+        "exponentiated-gradient": ExponentiatedGradientArm,
+        "threshold-optimizer": ThresholdOptimizerArm,
+    }
 )
 """Trainers by name."""

@@ -15,6 +15,9 @@ NONE, PARTIAL, ALL = "none", "partial", "all"
 _STEP_SIZES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.5, 1.0)
 _GCE_POWERS = (2.5, 2.57, 2.64, 2.71, 2.79, 2.86, 2.93, 3.0)  # the paper's range of q
 _ALPHAS = (0.5, 0.57, 0.64, 0.71, 0.79, 0.86, 0.93, 1.0)  # the paper's range of alpha
+_UPWEIGHTS = (1.5, 2.0, 3.0, 4.0, 6.0, 10.0, 20.0, 50.0)
+_LAST_LAYER = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+_BOUNDS = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5)
 
 
 @dataclass(frozen=True)
@@ -46,10 +49,44 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             Method("pod-group", "POD+Group selection", "pod", PARTIAL, STRENGTHS, "strength", "group"),
             Method("apod", "APOD", "pod", PARTIAL, STRENGTHS, "strength", "apod"),
             Method("pod-all", "POD, all groups known", "pod-all", ALL, STRENGTHS, "strength"),
+            Method("cgl", "CGL", "cgl", PARTIAL, STRENGTHS, "strength", "stratified", upfront=True),
+            Method("fairdsr", "FairDSR", "fairdsr", PARTIAL, STRENGTHS, "strength", "stratified", upfront=True),
+            Method("ssa", "SSA", "ssa", PARTIAL, _STEP_SIZES, "step size of q", "stratified", upfront=True),
+            Method("dfr", "DFR", "dfr", PARTIAL, _LAST_LAYER, "C of the last layer", "stratified", upfront=True),
+            Method("jtt", "JTT", "jtt", NONE, _UPWEIGHTS, "weight of errors"),
+            Method(
+                "exponentiated-gradient",
+                "Exponentiated gradient",
+                "exponentiated-gradient",
+                PARTIAL,
+                _BOUNDS,
+                "eps",
+                "stratified",
+                upfront=True,
+            ),
+            Method(
+                "threshold-optimizer",
+                "Threshold optimizer",
+                "threshold-optimizer",
+                PARTIAL,
+                (0.0,),
+                "tolerance",
+                "stratified",
+                upfront=True,
+            ),
         )
     }
 )
-"""All methods by name."""
+"""All methods by name: those of the paper, then its rivals."""
+
+RIVALS = ("cgl", "fairdsr", "ssa", "dfr", "jtt", "exponentiated-gradient", "threshold-optimizer")
+"""Methods for the same setting that the paper does not compare with."""
+
+PAPER = tuple(name for name in METHODS if name not in RIVALS)
+"""Methods of the paper's own comparison."""
+
+SETS: Mapping[str, tuple[str, ...]] = MappingProxyType({"paper": PAPER, "rivals": RIVALS, "all": tuple(METHODS)})
+"""Names that stand for several methods."""
 
 ALIASES: Mapping[str, str] = MappingProxyType({"pod-individual": "pod-ca"})
 """POD+Individual selection is the core-set rule under another name: one row, two labels."""
@@ -57,10 +94,10 @@ ALIASES: Mapping[str, str] = MappingProxyType({"pod-individual": "pod-ca"})
 
 def resolve(names: Iterable[str]) -> list[Method]:
     """The methods of these names, each once, in the order of the table."""
-    wanted = set()
+    wanted: set[str] = set()
     for name in names:
-        actual = ALIASES.get(name, name)
-        if actual not in METHODS:
-            raise UnknownName("method", name, [*METHODS, *ALIASES])
-        wanted.add(actual)
+        actual = SETS.get(name, (ALIASES.get(name, name),))
+        if actual[0] not in METHODS:
+            raise UnknownName("method", name, [*METHODS, *ALIASES, *SETS])
+        wanted.update(actual)
     return [method for name, method in METHODS.items() if name in wanted]

@@ -23,9 +23,12 @@ class GroupDro:
         self.q = torch.full((len(step_sizes), n_groups), 1 / n_groups)  # (K, G)
 
     def slope(self, margin: Tensor, labels: Tensor, groups: Tensor) -> Tensor:
-        """Update q on this mini-batch and give the gradient; a group without rows here keeps its weight."""
+        """Update q on this mini-batch and give the gradient; a group without rows here keeps its weight.
+
+        groups (R,): codes, -1 where a row belongs to no group and does not count.
+        """
         losses, slope = _losses(margin, labels)
-        member = torch.nn.functional.one_hot(groups, self.q.shape[1]).to(losses.dtype)  # (R, G)
+        member = (groups[:, None] == torch.arange(self.q.shape[1])).to(losses.dtype)  # (R, G)
         sizes = member.sum(dim=0).clamp(min=1)
         group_loss = losses @ member / sizes  # (K, G)
         self.q = self.q * (self._step_sizes[:, None] * group_loss).exp()

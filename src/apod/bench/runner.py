@@ -13,7 +13,7 @@ import torch
 from joblib import Parallel, delayed
 
 from apod.bench.arm import RunName
-from apod.bench.methods import METHODS, Method
+from apod.bench.methods import PAPER, Method, resolve
 from apod.bench.sources import Progress, Source, load_source
 from apod.bench.store import Part, ResultStore
 from apod.bench.unit import UnitData, failed_part, identity, run_arm, run_key
@@ -31,7 +31,7 @@ class BenchPlan:
     """What is to be compared."""
 
     datasets: tuple[str, ...] = TABLES
-    methods: tuple[Method, ...] = tuple(METHODS.values())
+    methods: tuple[Method, ...] = field(default_factory=lambda: tuple(resolve(PAPER)))
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
     strengths: tuple[float, ...] | None = None  # instead of the table's, for methods drawn by a strength
     settings: Settings = field(default_factory=lambda: PRESETS["paper"])

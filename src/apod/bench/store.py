@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ from apod.errors import CheckpointError, InputError
 
 FORMAT = 1
 TABLES = ("runs", "rounds", "answers")
+
+_ABANDONED_SECONDS = 60
 
 Row = dict[str, Any]
 
@@ -54,6 +57,10 @@ class ResultStore:
         for left in self._parts.glob("*.partial"):  # a killed bench leaves at most unfinished parts
             shutil.rmtree(left)
         shutil.rmtree(self.folder / "under-way", ignore_errors=True)
+        for left in (self.folder / "bodies").glob("*.partial"):
+            with suppress(FileNotFoundError):  # writing one takes a moment: older ones have nobody to finish them
+                if time.time() - left.stat().st_mtime > _ABANDONED_SECONDS:
+                    left.unlink()
         return self
 
     def _mark(self) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from apod.bench.comparison import Comparison, compare
 from apod.bench.document import Document, Picture, Section, Table
-from apod.bench.methods import METHODS
+from apod.bench.methods import METHODS, PAPER
 from apod.bench.results import COLLAPSE, TASK_TITLES, Results, TaskResults
 from apod.bench.statistics import ACCURACY_GIVEN_UP, BOOTSTRAP_SEEDS, EXTRA_GAP
 from apod.bench.summary_tables import (
@@ -100,7 +100,7 @@ def _missing(results: Results) -> list[str]:
 
 def _missing_of_task(task: TaskResults) -> list[str]:
     lines = []
-    absent = [method.title for name, method in METHODS.items() if name not in task.methods]
+    absent = [METHODS[name].title for name in PAPER if name not in task.methods]
     if absent:
         lines.append(f"{task.title}: no finished runs of {', '.join(absent)}.")
     partial = [

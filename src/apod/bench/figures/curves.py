@@ -1,4 +1,4 @@
-"""Accuracy against fairness: the curves of RQ1 and RQ2 per task, and all tasks at a glance."""
+"""Accuracy against fairness: the curves of RQ1, RQ2 and the rivals per task, and all tasks at a glance."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from apod.bench.figures.style import (
     seeds_shown,
     tidy,
 )
+from apod.bench.methods import RIVALS
 from apod.bench.results import FloatArray, MethodRuns, TaskResults
 from apod.bench.statistics import mean_over_seeds, sd_over_seeds
 
@@ -36,6 +37,7 @@ Markers = npt.NDArray[np.str_]
 
 RQ1 = ("vanilla", "group-dro", "lff", "fal", "apod", "pod-all")
 RQ2 = ("vanilla", "ssbm", "pod-al", "pod-ca", "apod", "pod-all")
+RIVALRY = ("vanilla", *RIVALS, "apod", "pod-all")
 
 WORDS: Mapping[str, str] = MappingProxyType({"eop": "EOP", "delta_eo": "signed Δ-EO", "gap": "the absolute gap"})
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from apod.bench.document import Picture
+from apod.bench.methods import RIVALS
 from apod.bench.results import Results, TaskResults, read_results
 from apod.bench.summary import build_summary
 from apod.errors import InputError
@@ -73,9 +74,12 @@ def _jobs(results: Results, data_dir: Path | None) -> Iterator[_Job]:
 
 
 def _curve_jobs(task: TaskResults) -> Iterator[_Job]:
-    from apod.bench.figures.curves import RQ1, RQ2, draw_curves
+    from apod.bench.figures.curves import RIVALRY, RQ1, RQ2, draw_curves
 
-    for question, methods in (("RQ1", RQ1), ("RQ2", RQ2)):
+    shown: dict[str, tuple[str, ...]] = {"RQ1": RQ1, "RQ2": RQ2}
+    if any(name in task.methods for name in RIVALS):
+        shown["Rivals"] = RIVALRY
+    for question, methods in shown.items():
         for metric in (task.metric, "gap"):
             by_gap = metric == "gap"
             yield _Job(

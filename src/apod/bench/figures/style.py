@@ -40,9 +40,16 @@ COLOURS: Mapping[str, str] = MappingProxyType(
         "pod-group": YELLOW,
         "apod": VERMILLION,
         "pod-all": GREY,
+        "cgl": BLUE,  # the rivals have a figure of their own
+        "fairdsr": ORANGE,
+        "ssa": PURPLE,
+        "dfr": SKY,
+        "jtt": GREEN,
+        "exponentiated-gradient": YELLOW,
+        "threshold-optimizer": GREEN,  # with another marker than JTT
     }
 )
-"""Okabe and Ito's colours, one per method in all figures; colour and marker together name a method."""
+"""Okabe and Ito's colours, one per method in all figures; in a figure, colour and marker together name a method."""
 
 MARKERS: Mapping[str, str] = MappingProxyType({"none": "s", "partial": "o", "all": "D"})
 """By how much group annotation a method uses."""

@@ -1,0 +1,228 @@
+"""Rivals for the same setting, each on the same engine: the whole budget is asked at once, at random by label.
+
+cgl      L = mean cross-entropy + strength x penalty over guessed groups a^:
+         a^ = argmax f_a where max f_a >= t, else drawn from P(a | y)
+fairdsr  the same penalty over those rows alone whose f_a is least uncertain
+ssa      min over heads, max over q, of  sum over cells (a^, y) of  q x mean loss of the cell;  a^ spread by f_a
+dfr      last layer = argmin of  C x cross-entropy on S, every cell (a, y) of S counting the same,  + ||w||^2 / 2
+jtt      L = mean of w_i l_i / mean of w_i,  w_i = up where the pre-trained head errs, else 1;  no answers at all
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from apod.answers import Answers
+from apod.bench.arm import RunName, Unit
+from apod.bench.objectives import GroupDro
+from apod.bench.pseudo import (
+    assign_groups,
+    balanced_weights,
+    confidence_threshold,
+    ensemble,
+    group_shares,
+    guesses,
+    held_out,
+    least_uncertain,
+    spread,
+    subgroup,
+    with_answers,
+)
+from apod.data.dataset import IntArray
+from apod.heads import HeadBank
+from apod.pod import DrawnPenaltyRows, round_schedule, train_heads
+from apod.randomness import generator
+
+CERTAIN_SHARE = 1 / 3
+"""FairDSR: how much of each guessed group and label takes part in the penalty."""
+
+
+class AnsweredArm:
+    """What arms with the budget's random answers have in common; the answers are the same for all of them."""
+
+    def __init__(self, unit: Unit, runs: Sequence[RunName]) -> None:
+        self.runs, self._unit, self._round = runs, unit, 0
+        self.heads = unit.bank(len(runs))
+        self._answers = unit.random_answers()
+        membership = guesses(unit.pool, [self._answers], unit.pool.validation)[0]
+        self._membership = torch.from_numpy(membership).to(unit.pool.validation.dtype)
+        self._values = torch.tensor([run.value for run in runs], dtype=torch.float32)
+
+    def validation_membership(self) -> Tensor:
+        """By the f_a of the answers."""
+        return self._membership.expand(len(self.runs), -1, -1)
+
+    def answers(self) -> list[Answers]:
+        """The whole budget, from the first round on."""
+        return [self._answers] * len(self.runs)
+
+    def _labels(self) -> IntArray:
+        return np.asarray(self._unit.pool.labels.numpy(), dtype=np.int64)
+
+
+class PseudoGroupArm(AnsweredArm, ABC):
+    """POD's penalty over guessed groups, taken for the true ones, of all rows or of some."""
+
+    def advance(self) -> None:
+        """One round of POD."""
+        unit = self._unit
+        groups, rows = self._guessed()
+        member = torch.nn.functional.one_hot(torch.from_numpy(groups), unit.pool.n_groups)
+        membership = member.to(unit.pool.embeddings.dtype)[None]
+        behind = DrawnPenaltyRows(unit.pool, unit.training.penalty.what, membership, torch.from_numpy(rows))
+        train_heads(self.heads, unit.pool, unit.training, self._round, self._values, behind)
+        self._round += 1
+
+    @abstractmethod
+    def _guessed(self) -> tuple[IntArray, IntArray]:
+        """Groups (N,) of all rows in this round, and the rows the penalty may draw from."""
+
+
+class CglArm(PseudoGroupArm):
+    """CGL (Jung et al.): guesses where f_a is sure, by a threshold from held-out answers; random groups elsewhere."""
+
+    def __init__(self, unit: Unit, runs: Sequence[RunName]) -> None:
+        super().__init__(unit, runs)
+        membership, groups = held_out(unit.pool, self._answers)
+        right = membership.argmax(axis=1) == groups
+        self.threshold = confidence_threshold(membership.max(axis=1), right) if len(groups) else np.inf
+        rows, known = self._answers.known()
+        self._shares = group_shares(self._labels()[rows], known, unit.pool.n_groups)
+        self._pool_membership = guesses(unit.pool, [self._answers], unit.pool.embeddings)[0]
+
+    def _guessed(self) -> tuple[IntArray, IntArray]:
+        pool = self._unit.pool
+        rng = generator(pool.seed, "cgl", pool.dataset, self._round)  # random groups are drawn anew in every round
+        groups = assign_groups(self._pool_membership, self.threshold, self._shares, self._labels(), rng)
+        return with_answers(groups, self._answers), np.arange(len(groups))
+
+
+class FairDsrArm(PseudoGroupArm):
+    """FairDSR (Kenfack et al.): only rows whose guess is least uncertain take part in the penalty, and the answered."""
+
+    def __init__(self, unit: Unit, runs: Sequence[RunName]) -> None:
+        super().__init__(unit, runs)
+        membership = ensemble(unit.pool, self._answers)
+        certain = least_uncertain(membership, self._labels(), CERTAIN_SHARE)
+        certain[self._answers.known()[0]] = True
+        self._groups = with_answers(membership.argmax(axis=1).astype(np.int64), self._answers)
+        self._rows = np.flatnonzero(certain)
+
+    def _guessed(self) -> tuple[IntArray, IntArray]:
+        return self._groups, self._rows
+
+
+class SsaArm(AnsweredArm):
+    """SSA style (Nam et al.): spread groups, then Group DRO over the cells (group, label)."""
+
+    def __init__(self, unit: Unit, runs: Sequence[RunName]) -> None:
+        super().__init__(unit, runs)
+        self.groups = spread(unit.pool, self._answers)
+        self._objective = GroupDro(self._values, 2 * unit.pool.n_groups)
+
+    def advance(self) -> None:
+        """One round of min-max training."""
+        unit = self._unit
+        cells = torch.from_numpy(subgroup(self.groups, self._labels()))
+        for step in round_schedule(unit.pool, unit.training, self._round):
+            labels, members = unit.pool.labels[step.rows], cells[step.rows]
+            self.heads.step_margins(
+                unit.pool.embeddings[step.rows],
+                None,
+                step.masks,
+                lambda margin, y=labels, a=members: self._objective.slope(margin, y, a),  # type: ignore[misc]
+                step.scale,
+            )
+        self._round += 1
+
+
+class JttArm:
+    """Just train twice (Liu et al.): rows the pre-trained head gets wrong count `up` times. No answers at all."""
+
+    def __init__(self, unit: Unit, runs: Sequence[RunName]) -> None:
+        self.runs, self._unit, self._round = runs, unit, 0
+        self.heads = unit.bank(len(runs))
+        predicted = unit.bank(1).margins(unit.pool.embeddings)[0] > 0
+        self.wrong = predicted != unit.pool.labels.bool()  # (N,)
+        up = torch.tensor([run.value for run in runs])[:, None]
+        weights = torch.where(self.wrong, up, torch.ones_like(up))  # (K, N)
+        self._weights = weights / weights.mean(
+            dim=1, keepdim=True
+        )  # as if every wrong row stood `up` times in the data
+
+    def advance(self) -> None:
+        """One round of weighed cross-entropy."""
+        unit = self._unit
+        for step in round_schedule(unit.pool, unit.training, self._round):
+            labels = unit.pool.labels[step.rows].to(unit.pool.embeddings.dtype)
+            weights = self._weights[:, step.rows] / len(step.rows)
+            self.heads.step_margins(
+                unit.pool.embeddings[step.rows],
+                None,
+                step.masks,
+                lambda margin, y=labels, w=weights: w * (margin.sigmoid() - y),  # type: ignore[misc]
+                step.scale,
+            )
+        self._round += 1
+
+    def validation_membership(self) -> None:
+        """No groups: heads are kept by validation accuracy."""
+
+    def answers(self) -> list[Answers]:
+        """Nobody was asked."""
+        return [Answers()] * len(self.runs)
+
+
+class DfrArm(AnsweredArm):
+    """DFR (Kirichenko et al.): a vanilla head whose last layer is fitted anew to the answered rows, cells balanced."""
+
+    def __init__(self, unit: Unit, runs: Sequence[RunName]) -> None:
+        super().__init__(unit, runs)
+        self._vanilla = unit.bank(1)
+
+    def advance(self) -> None:
+        """One round of the vanilla head, then its last layer once per value."""
+        unit = self._unit
+        train_heads(self._vanilla, unit.pool, unit.training, self._round, torch.zeros(1))
+        self.heads.parameters.copy_(self._vanilla.parameters.expand(len(self.runs), -1))
+        rows, groups = self._answers.known()
+        labels = self._labels()[rows]
+        if len(np.unique(labels)) == 2:  # else there is nothing to fit
+            hidden = top_activations(self._vanilla, unit.pool.embeddings[rows])
+            weights = balanced_weights(subgroup(groups, labels))
+            for k, run in enumerate(self.runs):
+                slope, bias = last_layer(hidden, labels, weights, run.value)
+                layer, half = self.heads.layers[-1], torch.from_numpy(slope / 2).float()
+                layer.weight[k] = torch.stack([-half, half], dim=1)
+                layer.bias[k, 0] = torch.tensor([-bias / 2, bias / 2])
+        self._round += 1
+
+
+def top_activations(bank: HeadBank, rows: Tensor) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+    """(n, H) what goes into the last layer of the first head."""
+    values = rows
+    for layer in bank.layers[:-1]:
+        values = (values @ layer.weight[0] + layer.bias[0]).relu()
+    return values.double().numpy()
+
+
+def last_layer(
+    hidden: np.ndarray[tuple[int, int], np.dtype[np.float64]],
+    labels: IntArray,
+    weights: np.ndarray[tuple[int, ...], np.dtype[np.float64]],
+    regularisation: float,
+) -> tuple[np.ndarray[tuple[int, ...], np.dtype[np.float64]], float]:
+    """Weights (H,) and bias of the margin, by logistic regression on standardised activations."""
+    from sklearn.linear_model import LogisticRegression
+
+    centre, spread_ = hidden.mean(axis=0), hidden.std(axis=0)
+    scale = np.where(spread_ > 1e-9, spread_, 1.0)
+    model = LogisticRegression(C=regularisation, max_iter=5000)
+    model.fit((hidden - centre) / scale, labels, weights)
+    slope = model.coef_[0] / scale
+    return slope, float(model.intercept_[0] - centre @ slope)
