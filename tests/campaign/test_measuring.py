@@ -12,7 +12,7 @@ from apod.campaign.achieved import thinned
 from apod.campaign.measuring import gap_interval, plane
 from apod.metrics import METRICS, group_counts, soft_group_counts
 from apod.randomness import generator
-from apod.testing.contract import GROUPS, Place, Workshop, answer_all, group_of
+from apod.testing.contract import GROUPS, Place, Workshop, answer_all
 
 
 @pytest.fixture
@@ -72,18 +72,23 @@ def test_audit_answers_are_measured_with_the_model(tmp_path) -> None:
     workshop = Workshop(Place(f"sqlite:///{tmp_path}/trial.db", tmp_path / "files"), build_engine)
     options = {"strengths": [0.5], "epochs": 1, "body_epochs": 1}
     campaign = workshop.create(rows=300, budget=24, audit_share=0.5, engine_options=options)
-    while (question := campaign.ask("a")) is not None:
-        campaign.tell(question, group_of(question.row))
-        if question.row in {answer.row for answer in campaign.answers()}:
-            training = question
-    campaign.correct(training, group_of(training.row + 1))  # so that there is something to fit after the last answer
-    assert campaign.refit()
+    answer_all(campaign)
+    campaign.refit()
+    asked = [entry for entry in campaign.log() if entry["what"] == "asked"]
+    assert asked[-1]["purpose"] == "audit"  # no refit comes after the last answer: it is measured all the same
     found, expected = campaign.history()[-1].outcome["audit"], campaign.audit()
     assert expected is not None
     assert found["answers"] == expected.drawn > 5
     for name in ("before", "after"):
         assert found[name] == pytest.approx(expected.views[name].gap.to_dict())
     assert found["change"] == pytest.approx(expected.change.gap.to_dict())  # type: ignore[union-attr]
+    before = campaign.history()
+    campaign.refit()
+    assert campaign.history() == before, "measured again although nothing was answered"
+    campaign.erase(row=asked[-1]["row"])
+    assert [kept.event for kept in campaign.history()] == [kept.event for kept in before[:-1]]
+    campaign.refit()
+    assert campaign.history()[-1].outcome["audit"]["answers"] == expected.drawn - 1
     campaign.close()
 
 

@@ -1,7 +1,7 @@
 """What each model achieved, kept with its refit: the curve, the rates, the bound, after so many answers.
 
 An engine that can measure its models (`Measuring`) is asked to at every refit, in the process that refits; looking at
-the history computes nothing. What was measured goes when an answer that it knew is erased.
+the history computes nothing. What was measured goes when an answer that it may know is erased.
 """
 
 from __future__ import annotations
@@ -90,8 +90,12 @@ def thinned(count: int, most: int) -> list[int]:
     return sorted({round(step * (count - 1) / (most - 1)) for step in range(most)})
 
 
-def forget_outcomes(connection: Connection, campaign: int, models: Sequence[str]) -> None:
-    """Erase what these models achieved."""
+def forget_outcomes(
+    connection: Connection, campaign: int, models: Sequence[str] = (), since: int | None = None
+) -> None:
+    """Erase what these models achieved, or all that may know what an event brought."""
     table = schema.outcomes
     for model in models:
         connection.execute(delete(table).where(table.c.campaign == campaign, table.c.model == model))
+    if since is not None:
+        connection.execute(delete(table).where(table.c.campaign == campaign, table.c.seq >= since))

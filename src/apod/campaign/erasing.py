@@ -42,7 +42,7 @@ def erase(desk: Desk, models: Files, *, row: int | None, token: int | None, anno
     _delete(desk, schema.answers, values)
     _delete(desk, schema.reasons, reasons)
     _delete_models(desk, spoiled)
-    forget_outcomes(desk.connection, desk.campaign, sorted(spoiled))
+    forget_outcomes(desk.connection, desk.campaign, since=min(values))
     body = {
         "answers": [given.seq for given in hit],
         "gold": gold,

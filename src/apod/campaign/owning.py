@@ -5,6 +5,9 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
+from sqlalchemy import select
+
+from apod.campaign import schema
 from apod.campaign.access import Access
 from apod.campaign.achieved import Achieved, read_history
 from apod.campaign.journal import Desk
@@ -70,9 +73,9 @@ class Owning(Session):
         return self.journal.view(lambda connection, state, at: (state.changed, state.strength))
 
     def last_refit(self) -> tuple[int, int] | None:
-        """The event of the latest model, and how many answers it knows."""
-        return self.journal.view(
-            lambda connection, state, at: (
-                None if state.model is None else (state.models[state.model], state.model_answers)
-            )
-        )
+        """When the latest model was measured last, and how many answers it knows; None before the first."""
+        table = schema.outcomes
+        query = select(table.c.at, table.c.answers).where(table.c.campaign == self.materials.campaign)
+        with self.store.reading() as connection:
+            found = connection.execute(query.order_by(table.c.seq.desc()).limit(1)).first()
+        return None if found is None else (found.at, found.answers)

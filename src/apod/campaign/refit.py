@@ -20,7 +20,7 @@ from typing import Any
 from sqlalchemy import Connection, delete, insert, select
 
 from apod.campaign import schema
-from apod.campaign.achieved import measured, write_outcome
+from apod.campaign.achieved import forget_outcomes, measured, write_outcome
 from apod.campaign.answers import Collected, Inputs, collect
 from apod.campaign.engine import Engine, GroupAnswer, Model, ModelState, Proposal
 from apod.campaign.erasing import sweep
@@ -37,6 +37,7 @@ from apod.errors import CheckpointError
 log = logging.getLogger(__name__)
 RETRY_SECONDS = 60.0
 STOP_SECONDS = 30.0
+AUDIT = "audit"
 MOST_AHEAD = 2000  # proposals made at once, whatever the pace
 _KEPT = 2  # models whose files stay: the latest, and the one another process may just be reading
 
@@ -85,6 +86,7 @@ class Refitter:
         self._tried: tuple[object, float] = (None, 0.0)  # answers that gave no model, and when
         self._settled: object = None  # what was looked through and needed no refit
         self._asked_before = 0  # rows asked about when proposals were last made
+        self._measured: tuple[str | None, Inputs] = (None, ())  # the model, and the audit answers, measured last
         self._dry: tuple[int, int] | None = None  # rows asked and proposals waiting when no more could be made
         self._damaged: str | None = None  # a model whose file cannot be read: to be fitted again
         self._one_at_a_time = threading.Lock()
@@ -97,7 +99,7 @@ class Refitter:
                 return False
             found = self.snapshot()
             if not self._due(found):
-                if self._up_to_date(found):
+                if self._up_to_date(found) and self._measure_again(found):
                     self._settled = looked
                 return False
             with self._lead.held() as fence:
@@ -143,8 +145,44 @@ class Refitter:
         published = self._journal.submit(lambda desk: self._publish(desk, found, fence, model, proposals, outcome))
         if published is not None:
             self._loaded = published, model
+            self._measured = published, found.collected.inputs(AUDIT)
             self._lead.note(None)
         return published is not None
+
+    def _measure_again(self, found: Snapshot) -> bool:
+        """Measure the latest model again where audit answers came in after its refit; False where another leads."""
+        known = found.model, found.collected.inputs(AUDIT)
+        if found.model is None or not self._materials.settings.audit_share or self._measured == known:
+            return True
+        with self._lead.held() as fence:
+            if fence is None:
+                return False
+            try:
+                model = self.load(found)
+            except CheckpointError:  # whoever proposes with it will find out, and have it fitted again
+                return True
+            if model is None:
+                return True
+            outcome = measured(self._materials, self._engine(), model, found.collected, found.collected.weigh())
+
+            def replace(desk: Desk) -> None:
+                if self._lead.still_holds(desk.connection, fence) and desk.state.model == found.model:
+                    forget_outcomes(desk.connection, desk.campaign, [str(found.model)])
+                    self._keep(desk, found, str(found.model), desk.state.seq, outcome)
+
+            self._journal.submit(replace)
+        self._measured = known
+        return True
+
+    def _keep(self, desk: Desk, found: Snapshot, model: str, seq: int, outcome: Mapping[str, Any] | None) -> None:
+        """Keep what a model achieved; without the audit where one of its answers was taken back meanwhile."""
+        if outcome is None:
+            return
+        current = collect(desk.state, read_answers(desk.connection, desk.campaign))
+        if not set(found.collected.inputs(AUDIT)) <= set(current.inputs(AUDIT)):
+            outcome = {**outcome, "audit": None}
+        answers = len(found.collected.inputs())
+        write_outcome(desk.connection, desk.campaign, model, seq, desk.at, answers, outcome)
 
     def _failed(self, error: Exception, inputs: Inputs) -> bool:
         """Remember not to try the same at once again; only the error's type is told: its text may name a group."""
@@ -184,8 +222,7 @@ class Refitter:
         desk.connection.execute(insert(schema.models), row)
         body = {"model": name, "answers": len(inputs)}
         seq = desk.append("refitted", body, Sealed(content), schema.reasons)
-        if outcome is not None:
-            write_outcome(desk.connection, desk.campaign, name, seq, desk.at, len(inputs), outcome)
+        self._keep(desk, found, name, seq, outcome)
         desk.publish(proposals, name)
         return name
 

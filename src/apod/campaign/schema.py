@@ -120,7 +120,7 @@ outcomes = Table(
     metadata,
     Column("campaign", ForeignKey("apod_campaigns.id"), primary_key=True),
     Column("model", String(32), primary_key=True),
-    Column("seq", BigInteger, nullable=False),  # the model's event
+    Column("seq", BigInteger, nullable=False),  # no later event is known to it
     Column("at", BigInteger, nullable=False),
     Column("answers", Integer, nullable=False),
     Column("outcome", Text, nullable=False),  # JSON: curve, rates, bound

@@ -18,11 +18,12 @@ _LONGEST_REST = 2.0  # seconds
 
 @dataclass(frozen=True)
 class _Look:
-    """One look: when it was over, how long it took, up to which event it saw."""
+    """One look: when it was over, how long it took, up to which event and which measurement it saw."""
 
     at: float = float("-inf")
     took: float = 0.0
     seq: int = -1
+    measured: int = -1
     body: bytes = b""
 
 
@@ -38,18 +39,23 @@ class Looks:
 
     def get(self, name: str, make: Callable[[], Any]) -> bytes:
         """The look's JSON."""
-        wanted = self._campaign.head()
+        seq, measured = self._now()
         with self._lock:
             kept = self._kept.get(name, _Look())
             age = time.monotonic() - kept.at
-            if kept.seq >= wanted and age < STALE_SECONDS:
+            if kept.seq >= seq and kept.measured >= measured and age < STALE_SECONDS:
                 return kept.body
             time.sleep(max(0.0, min(REST * kept.took, _LONGEST_REST) - age))
             return self._take(name, make).body
 
     def _take(self, name: str, make: Callable[[], Any]) -> _Look:
-        begun, seq = time.monotonic(), self._campaign.head()
+        begun, now = time.monotonic(), self._now()
         body = json.dumps(make(), allow_nan=False, separators=(",", ":")).encode()
         over = time.monotonic()
-        look = self._kept[name] = _Look(over, over - begun, seq, body)
+        look = self._kept[name] = _Look(over, over - begun, *now, body)
         return look
+
+    def _now(self) -> tuple[int, int]:
+        """The latest event, and when a model was measured last."""
+        refit = self._campaign.last_refit()
+        return self._campaign.head(), -1 if refit is None else refit[0]

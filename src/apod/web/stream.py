@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ class Seen:
 
     seq: int = -1
     progress: str = ""
-    model: tuple[int, int] | None = None  # the last refit's event, and how many answers it knew
+    model: tuple[int, int] | None = None  # when the latest model was measured, and how many answers it knows
     access: int = 0  # how often links or sessions changed
     downloads: int = 0  # how often a download changed
 
@@ -71,21 +72,20 @@ class Hub:
             if self._task is None or self._task.done():
                 self._task = asyncio.create_task(self._watch())
             yield b"retry: 2000\n\n"
-            told = Seen()
+            told, checked = Seen(), time.monotonic()
             while True:
                 changed, seen = self._changed, self._seen
-                for event, data in _news(told, seen, who.role == "owner"):
-                    yield _message(event, data)
-                if self._stopped or (seen.access != told.access and not await self._welcome(who)):
+                due = seen.access != told.access or time.monotonic() - checked >= BEAT_SECONDS
+                if self._stopped or (due and not await self._welcome(who)):
                     yield _message("bye", "{}")
                     return
+                checked = time.monotonic() if due else checked
+                for event, data in _news(told, seen, who.role == "owner"):
+                    yield _message(event, data)
                 told = seen
                 try:
                     await asyncio.wait_for(changed.wait(), BEAT_SECONDS)
                 except TimeoutError:
-                    if not await self._welcome(who):
-                        yield _message("bye", "{}")
-                        return
                     yield b": still here\n\n"
         finally:
             self._watchers[who.id] -= 1
@@ -111,11 +111,9 @@ class Hub:
             await asyncio.sleep(LOOK_SECONDS)
 
     def _look(self) -> Seen:
-        seq = self._campaign.head()
-        before = self._seen
-        if seq == before.seq:
-            return Seen(seq, before.progress, before.model, self._access, self._downloads)
-        progress = json.dumps({**self._progress(), "seq": seq})
+        seq, progress = self._campaign.head(), self._seen.progress
+        if seq != self._seen.seq:
+            progress = json.dumps({**self._progress(), "seq": seq})
         return Seen(seq, progress, self._campaign.last_refit(), self._access, self._downloads)
 
     def _announce(self) -> None:
@@ -131,7 +129,7 @@ def _news(told: Seen, seen: Seen, owner: bool) -> list[tuple[str, str]]:
     if not owner or seen.seq < 0:
         return found
     if seen.model is not None and seen.model != told.model:
-        found.append(("refit", json.dumps({"answers": seen.model[1], "seq": seen.model[0]})))
+        found.append(("refit", json.dumps({"answers": seen.model[1], "seq": seen.seq})))
     if told.seq >= 0 and seen.access != told.access:
         found.append(("access", "{}"))
     if told.seq >= 0 and seen.downloads != told.downloads:
