@@ -235,7 +235,7 @@ class APODClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 "The guessed groups leave no strength with a defined fairness, so the weakest was taken: annotate more "
                 "rows, or choose the strength yourself (tradeoff_, at).",
                 UndefinedRateWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
         return self
 
@@ -248,7 +248,7 @@ class APODClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             warnings.warn(
                 "Nobody's group is known: this is a plain fit, at strength 0. query() says whom to ask about first.",
                 NoGroupsWarning,
-                stacklevel=3,
+                stacklevel=5,
             )
         training, validation = training_and_validation(labels, groups, self.validation_fraction, seed)
         return Rows(labels, groups, names, training, validation if len(validation) else training)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from apod.cli.campaign_options import FILES, JSON, NAME, URL, WHO, opened_campaign
+from apod.cli.campaign_options import FILES, JSON, NAME, URL, WHO, opened_campaign, without_password
 from apod.cli.campaign_report import latest_audit, report, show_audit
 from apod.cli.options import ADDRESS, ENGINE, chosen_factory, words
 
@@ -80,7 +80,7 @@ def new(
         status = created.status()
     finally:
         created.close()
-    typer.echo(f"{status.name}: {status.budget} answers to ask for. Next: apod ask {url}")
+    typer.echo(f"{status.name}: {status.budget} answers to ask for. Next: apod ask {without_password(url)}")
     for reminder in status.reminders:
         typer.echo(f"reminder: {reminder}", err=True)
 
@@ -172,7 +172,9 @@ def _show(url: str, turn: Turn) -> None:
         typer.echo(f"  {column}: {value}")
     if question.label is not None:
         typer.echo(f"  label: {question.label}")
-    typer.echo(f"answer: apod tell {url} {question.id} {'|'.join(question.groups)}|cannot_tell|declined")
+    typer.echo(
+        f"answer: apod tell {without_password(url)} {question.id} {'|'.join(question.groups)}|cannot_tell|declined"
+    )
 
 
 def tell(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,3 +32,8 @@ def opened_campaign(
         yield campaign
     finally:
         campaign.close()
+
+
+def without_password(url: str) -> str:
+    """The database as it may stand on a screen."""
+    return re.sub(r"(://[^:@/]*):[^@/]*@", r"\1:***@", url)

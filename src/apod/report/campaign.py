@@ -15,6 +15,8 @@ from apod.report.tables import MOST_ROWS, Cell, Table, groups_table
 
 Facts = Mapping[str, Any]
 RATES = ("tpr", "fpr", "selection_rate")
+LEVELLED = 0.015
+"""Balanced accuracy lost from which a smaller gap may be mere levelling down."""
 
 
 def render_campaign(facts: Facts) -> str:
@@ -138,12 +140,20 @@ def _cards(facts: Facts) -> list[dict[str, str]]:
 
 def _cautions(facts: Facts) -> list[str]:
     found = [*facts["status"]["reminders"]]
-    if facts["no_classifier"]:
-        found.append(facts["no_classifier"])
+    found += [facts["no_classifier"]] if facts["no_classifier"] else []
+    found += facts["warnings"]
     if facts["status"]["refit_failure"]:
         found.append(
             f"The last refit failed ({facts['status']['refit_failure']}): questions came from an earlier model."
         )
+    decided = facts["held_out_decisions"]
+    if decided is not None:
+        lost = decided["before"]["balanced_accuracy"] - decided["after"]["balanced_accuracy"]
+        if lost > LEVELLED:
+            found.append(
+                f"Balanced accuracy falls by {points(lost)} points with mitigation: a gap can also close because "
+                "hardly anybody is recognised any more. Look at every group's TPR below, and choose a smaller strength."
+            )
     if not facts["log"]["ok"]:
         found.append("THE LOG WAS CHANGED: " + "; ".join(facts["log"]["problems"]))
     return found

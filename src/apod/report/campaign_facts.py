@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from apod import __version__
 from apod.errors import InputError
-from apod.metrics import evaluate
+from apod.metrics import UndefinedRateWarning, evaluate
 
 if TYPE_CHECKING:
     from apod.campaign import Campaign
@@ -27,7 +28,7 @@ def campaign_facts(campaign: Campaign) -> dict[str, Any]:
     """Everything the report of a campaign shows. Fits the classifier of the answers, which takes a moment."""
     materials, rules = campaign.materials, campaign.settings
     campaign.refit()
-    classifier, missing = _classifier(campaign)
+    classifier, missing, warned = _classifier(campaign)
     found = campaign.audit(classifier)
     check = campaign.verify_log()
     return {
@@ -43,6 +44,7 @@ def campaign_facts(campaign: Campaign) -> dict[str, Any]:
         "settings": _settings(campaign),
         "strength": classifier.selected_strength_ if classifier is not None else None,
         "no_classifier": missing,
+        "warnings": warned,
         "audit": found.to_dict() if found is not None else None,
         "no_audit": None if found is not None else NOBODY_YET if rules.audit_share else NOT_RESERVED,
         "held_out_decisions": _decided(campaign, classifier) if classifier is not None else None,
@@ -51,11 +53,15 @@ def campaign_facts(campaign: Campaign) -> dict[str, Any]:
     }
 
 
-def _classifier(campaign: Campaign) -> tuple[APODClassifier | None, str | None]:
-    try:
-        return campaign.classifier(), None
-    except InputError as error:  # too few answers so far: the report still says what was asked
-        return None, str(error)
+def _classifier(campaign: Campaign) -> tuple[APODClassifier | None, str | None, list[str]]:
+    """The classifier, or why there is none yet; and what its fit warned of."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            classifier, missing = campaign.classifier(), None
+        except InputError as error:  # too few answers so far: the report still says what was asked
+            classifier, missing = None, str(error)
+    return classifier, missing, [str(one.message) for one in caught if issubclass(one.category, UndefinedRateWarning)]
 
 
 def _settings(campaign: Campaign) -> dict[str, Any]:
