@@ -8,7 +8,8 @@ Clustered rows are written to a .npy file in a temporary folder (2.56 GB at the 
 
 answer   one answer's update and the next pick, beside reading the file once (two threads, the fastest of three ways
          to read it), in turn, page cache warm; then the same with the file thrown out of the page cache; and the peak
-         of memory that is not the file. Goals: 1.5 x, and 16 bytes a row + 100 MB.
+         of memory that is not the file. Goals: 1.5 x, and 16 bytes a row + 100 MB. From it, what an answer over 10^9
+         rows would cost on so many machines like this one.
 batch    100 picks: passes over the matrix, time, peak memory. Goal: at most 10 passes.
 growth   time per answer and memory from 10^4 rows up. Goals: slope of 1 +- 0.1 on log-log over the last factor of ten,
          16 bytes a row + 100 MB. `--figure` draws both.
@@ -19,6 +20,7 @@ rivals   20 picks among 300,000 x 512 with 20 rows answered, beside a scikit-lea
 from __future__ import annotations
 
 import argparse
+import ctypes
 import json
 import math
 import mmap
@@ -257,6 +259,22 @@ def draw(found: Findings, path: Path) -> None:
     figure.savefig(path, dpi=110)
 
 
+def plan(found: Findings, rows: int = 10**9, sending: float = 0.015) -> None:
+    """What one answer would cost on a cluster of machines like this one: a part's bytes over the measured speed.
+
+    `sending` seconds are the round trips of an answer, as bench_cluster.py measures them.
+    """
+    width, seen = found.figures["columns"], found.figures["rows"]
+    speed = seen / found.figures["one answer and the next pick, warm"]  # rows a second of one machine
+    for machines in (16, 32, 64, 128):
+        part = rows / machines
+        took = part / speed + sending
+        memory = part * (4 * width + 16) / 1e9
+        name = f"{rows:.0e} rows on {machines} machines like this"
+        found.note(f"{name}: GB in each", memory)
+        found.note(f"{name}: one answer", took, "s")
+
+
 def sklearn_loop(matrix: np.ndarray, answered: np.ndarray, k: int) -> list[int]:
     """Greedy max-min as a user writes it: distances to the answered rows, then one column per pick."""
     nearest = pairwise_distances(matrix, matrix[answered]).min(axis=1)
@@ -327,6 +345,7 @@ def in_own_process(job: Callable[[], object], found: Findings) -> None:
     here, there = multiprocessing.Pipe(duplex=False)
 
     def child() -> None:
+        ctypes.CDLL(None).malloc_trim(0)  # memory the parent freed but kept would hide what the job takes
         job()
         there.send((found.figures, found.goals))
 
@@ -386,6 +405,8 @@ def main() -> int:
                     in_own_process(jobs[name], found)
     if "rivals" in wanted:
         in_own_process(lambda: bench_rivals(given.rival_rows, given.rival_width, given.rival_picks, found), found)
+    if "answer" in wanted:
+        plan(found)
     if given.figure is not None:
         draw(found, given.figure)
     if given.json:
