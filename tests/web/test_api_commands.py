@@ -65,6 +65,7 @@ def test_serve_prints_a_link_serves_and_ends_quietly(database: Path) -> None:
                     break
                 signal.sigtimedwait([], 0.05)
             assert len(turn["questions"]) == 2
+        assert run("invite", str(database), "bob").startswith(f"{origin}/enter#")
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=30)
         assert process.returncode == 0, err

@@ -47,6 +47,19 @@ def test_links_begin_with_an_address_that_works(settings: ServeSettings, origin:
     assert settings.origin == origin
 
 
+@pytest.mark.parametrize(
+    ("settings", "host", "origin"),
+    [
+        (ServeSettings(host="0.0.0.0"), "10.1.2.3:8000", "http://10.1.2.3:8000"),
+        (ServeSettings(host="0.0.0.0"), "evil.example", "http://127.0.0.1:8000"),
+        (ServeSettings(), "localhost:8000", "http://127.0.0.1:8000"),
+        (ServeSettings(host="0.0.0.0", url="https://a.example"), "10.1.2.3:8000", "https://a.example"),
+    ],
+)
+def test_a_link_made_on_another_machine_leads_back_there(settings: ServeSettings, host: str, origin: str) -> None:
+    assert settings.origin_for(host) == origin
+
+
 @pytest.mark.parametrize("url", ["annotate.example.org", "ftp://a.example", "https://", "https://a.example/below"])
 def test_an_address_that_is_none_is_refused(url: str) -> None:
     with pytest.raises(InputError):

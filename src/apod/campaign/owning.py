@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import select
@@ -10,6 +11,7 @@ from sqlalchemy import select
 from apod.campaign import schema
 from apod.campaign.access import Access
 from apod.campaign.achieved import Achieved, read_history
+from apod.campaign.exchange import write_private
 from apod.campaign.journal import Desk
 from apod.campaign.session import Session
 from apod.campaign.watching import Dashboard, dashboard, pool_map
@@ -23,6 +25,21 @@ class Owning(Session):
     def access(self) -> Access:
         """Who may come in over the web."""
         return Access(self.store, self.materials.campaign)
+
+    def note_address(self, origin: str) -> None:
+        """Remember where the campaign is served, so that links lead there."""
+        write_private(self._served_at, origin.encode())
+
+    def address(self) -> str | None:
+        """Where the campaign was served last; None where it never was."""
+        try:
+            return self._served_at.read_text(encoding="utf-8")
+        except OSError:
+            return None
+
+    @property
+    def _served_at(self) -> Path:
+        return self.files.folder / f"served-at-{self.materials.campaign}.txt"
 
     def pause(self, paused: bool = True) -> None:
         """Ask nothing for now; answers to open questions are still taken. False goes on."""

@@ -41,6 +41,7 @@ def serve(
     opened = Campaign.open(url, campaign, files=files, refit="process")
 
     def ready(found: ServeSettings) -> None:
+        opened.note_address(found.origin)
         link = opened.access.grant("owner", "owner", days=1)
         typer.echo(f"{opened.name} on {found.origin} (Ctrl-C ends the server; the campaign goes on)")
         typer.echo(f"owner: {found.origin}/enter#{link.token}")
@@ -65,7 +66,7 @@ def invite(
     owner: bool = typer.Option(False, "--owner", help="A link for the owner."),
     token: bool = typer.Option(False, "--token", help="A token for a program instead of a link."),
     days: float = typer.Option(7.0, help="How long it can be used."),
-    address: str = typer.Option("http://127.0.0.1:8000", "--url", help="The address of the server."),
+    address: str | None = typer.Option(None, "--url", help="The server's address (default: where it was served last)."),
     campaign: str | None = NAME,
     files: Path | None = FILES,
     as_json: bool = JSON,
@@ -76,8 +77,8 @@ def invite(
     """
     from apod.web.settings import ServeSettings
 
-    origin = ServeSettings(url=address).origin
     with opened_campaign(url, campaign, files) as opened:
+        origin = ServeSettings(url=address or opened.address()).origin
         role = "owner" if owner else "annotator"
         made = opened.access.grant("owner" if owner else name, role, "token" if token else "link", days)
     shown = made.token if token else f"{origin}/enter#{made.token}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Path
+from fastapi import APIRouter, Path, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from apod.campaign.access import OWNER
@@ -118,13 +118,13 @@ def access(server: Served, who: Owner) -> Entries:
 
 
 @router.post("/access", status_code=201)
-def invite(server: Served, who: Owner, body: Invitation) -> Invited:
+def invite(request: Request, server: Served, who: Owner, body: Invitation) -> Invited:
     """Make a link for a person, or a token for a program."""
     name = OWNER if body.role == "owner" else body.name
     made = server.campaign.access.grant(name, body.role, body.what, body.days)
     server.hub.access_changed()
     is_link = body.what == "link"
-    link = f"{server.settings.origin}/enter#{made.token}"
+    link = f"{server.settings.origin_for(request.headers.get('host'))}/enter#{made.token}"
     return Invited(
         id=made.id,
         link=link if is_link else None,

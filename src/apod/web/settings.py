@@ -40,6 +40,10 @@ class ServeSettings:
         host = "127.0.0.1" if self._wildcard() else self.host
         return f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
 
+    def origin_for(self, host: str | None) -> str:
+        """What links begin with for whoever reached the server under this name: one of several, where it has many."""
+        return f"http://{host}" if self.url is None and self._wildcard() and self.knows(host) else self.origin
+
     @property
     def secure(self) -> bool:
         """Whether browsers speak HTTPS to it."""
