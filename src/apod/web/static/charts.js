@@ -1,7 +1,9 @@
 // The other pictures of the dashboard: by number of answers, per group, whom we asked, the bound.
-import { byId, el, fill, show } from "./dom.js";
+import { byId, el, fill, show, write } from "./dom.js";
 import { colours, dash, draw, escaped, faint, SYMBOLS } from "./plots.js";
 import { decimal, percent, words } from "./words.js";
+
+const ENOUGH = 20; // audit answers
 
 const points = (value) => (value === null || value === undefined ? null : 100 * value);
 
@@ -27,6 +29,36 @@ function legend(id, entries) {
   }));
 }
 
+/** The gap on held-out people by audit answers, with intervals: of the head that asks, and without mitigation.
+ * Fewer audit answers than this have intervals wider than any picture: those are told in words only. */
+function audits(history, colour) {
+  const known = history.filter(({ audit }) => audit?.after && audit?.before && audit.answers >= ENOUGH);
+  return known.length ? [["before", "audit_before", colour.grey], ["after", "audit_after", colour.green]].map(([field, name, tone]) => {
+    const of = ({ audit }) => audit[field];
+    const y = known.map((outcome) => points(of(outcome).value));
+    const reach = (bound) => known.map((outcome) => Math.abs(points(of(outcome)[bound] ?? of(outcome).value) - points(of(outcome).value)));
+    return {
+      type: "scatter", mode: "markers", x: known.map(({ answers }) => answers), y, marker: { size: 8, symbol: "diamond", color: tone }, hoverinfo: "text",
+      error_y: { type: "data", symmetric: false, array: reach("high"), arrayminus: reach("low"), color: faint(tone, 0.5), thickness: 1.25, width: 0 },
+      text: known.map((outcome, place) => escaped(words("audit_hover", { n: outcome.answers, audits: outcome.audit.answers, name: words(name), value: decimal(y[place], 1) }))),
+    };
+  }) : [];
+}
+
+/** A gap with its interval. */
+export function gapText({ value, low, high }) {
+  return words("audit_gap", { value: decimal(points(value), 1), low: decimal(points(low), 1), high: decimal(points(high), 1) });
+}
+
+/** What the audit says now, in words; nothing without one. */
+export function drawAudit(audit) {
+  const told = audit?.after && audit?.before;
+  show(byId("audit"), Boolean(told));
+  if (!told) return;
+  write(byId("audit-text"), words("audit_text", { n: audit.answers, before: gapText(audit.before), after: gapText(audit.after) }));
+  write(byId("audit-notes"), (audit.notes ?? []).join(" "));
+}
+
 /** Gap and accuracy of the shown strength after every model, with the unmitigated head beside it. */
 export function drawRounds({ history }, strength) {
   const colour = colours();
@@ -47,11 +79,15 @@ export function drawRounds({ history }, strength) {
   };
   const across = { title: words("answers_axis"), tickformat: "d" };
   for (const id of ["gap", "accuracy"]) byId(`${id}-rounds`).setAttribute("aria-label", words(`${id}_rounds_spoken`, { first: x[0], last: x.at(-1) }));
-  draw(byId("gap-rounds"), series("gap", "", ["gap_low", "gap_high"]), { x: across, y: { title: words("gap_axis"), rangemode: "tozero" } });
+  const gaps = series("gap", "", ["gap_low", "gap_high"]);
+  const audited = audits(history, colour);
+  const high = Math.max(1, ...[...gaps.slice(1), ...audited].flatMap(({ y }) => y).filter((value) => value !== null && value !== undefined));
+  draw(byId("gap-rounds"), [...gaps, ...audited], { x: across, y: { title: words("gap_axis"), range: [-0.04 * high, 1.08 * high] } });
   draw(byId("accuracy-rounds"), series("accuracy", "%", ["low", "high"]), { x: across, y: { title: words("accuracy_axis"), ticksuffix: "%" } });
   legend("rounds-legend", [
     { colour: colour.blue, line: "solid", name: words("with_strength", { strength: decimal(strength, 2) }) },
     { colour: colour.grey, line: "dash", name: words("no_mitigation") },
+    ...(audited.length ? [{ colour: colour.green, mark: "diamond", name: words("audit_after") }, { colour: colour.grey, mark: "diamond", name: words("audit_before") }] : []),
   ]);
 }
 
@@ -64,12 +100,13 @@ export function drawRates(outcome, strength, labels) {
     const names = groups.map(({ group }) => escaped(group));
     const before = groups.map((entry) => points(entry.before[field]));
     const after = groups.map((entry) => points(entry.after[place]?.[field]));
+    const far = Math.max(1, ...before, ...after);
     const arms = { type: "scatter", mode: "lines", x: [], y: [], line: { color: colour.rule, width: 4 }, hoverinfo: "skip" };
     groups.forEach((_, row) => {
       arms.x.push(before[row], after[row], null);
       arms.y.push(names[row], names[row], null);
     });
-    const dots = (x, trace, name) => ({ type: "scatter", mode: "markers", y: names, x, hoverinfo: "text", text: x.map((value, row) => escaped(words("rate_hover", { group: groups[row].group, name, value: decimal(value, 1) }))), ...trace });
+    const dots = (x, trace, name) => ({ type: "scatter", mode: "markers", y: names, x, hoverinfo: "text", cliponaxis: false, text: x.map((value, row) => escaped(words("rate_hover", { group: groups[row].group, name, value: decimal(value, 1) }))), ...trace });
     const traces = [
       arms,
       dots(before, { marker: { size: 13, color: colour.paper, line: { color: colour.grey, width: 2.5 } } }, words("no_mitigation")),
@@ -77,7 +114,7 @@ export function drawRates(outcome, strength, labels) {
     ];
     byId(field).setAttribute("aria-label", words("rates_spoken", { rate: words(field) }));
     draw(byId(field), traces, {
-      height: 96 + 44 * groups.length, x: { title: words(`${field}_axis`, { positive: labels[1], negative: labels[0] }), ticksuffix: "%", rangemode: "tozero" },
+      height: 96 + 44 * groups.length, x: { title: words(`${field}_axis`, { positive: labels[1], negative: labels[0] }), ticksuffix: "%", range: [-0.03 * far, 1.06 * far] },
       y: { range: [groups.length - 0.4, -0.6], type: "category", ticks: "", tickfont: { size: 14 } }, move: true,
     });
   }

@@ -1,6 +1,6 @@
 // The owner's page: how accuracy and fairness move with every answer, and what to do about it.
 import { get, put, remove } from "./api.js";
-import { drawBound, drawMap, drawRates, drawRounds, drawSubgroups } from "./charts.js";
+import { drawAudit, drawBound, drawMap, drawRates, drawRounds, drawSubgroups, gapText } from "./charts.js";
 import { Curve } from "./curve.js";
 import { byId, el, fill, show, write } from "./dom.js";
 import { Downloads } from "./downloads.js";
@@ -106,6 +106,7 @@ class Dashboard {
     if (history.length) {
       this.curve.update(data, this.strength);
       drawRounds(data, this.strength);
+      drawAudit(history.at(-1).audit);
       this.drawRatesNow();
     }
     write(byId("chosen"), words(data.chosen === null ? "not_chosen" : "chosen", { strength: decimal(this.strength, 2) }));
@@ -207,9 +208,12 @@ function ruleText(rule) {
 function lead({ answered: answers, budget }, last, none, now, strength) {
   if (!last) return words("lead_none");
   if (!now || now.gap === null || none.gap === null) return words("lead_undefined", { answers, budget });
-  return words("lead", {
+  const proxy = words("lead", {
     answers, budget, strength: decimal(strength, 2), before: decimal(100 * none.gap, 1), after: decimal(100 * now.gap, 1), was: percent(none.accuracy), now: percent(now.accuracy),
   });
+  const { audit } = last;
+  if (!audit?.before || !audit?.after) return proxy;
+  return `${proxy} ${words("lead_audit", { n: audit.answers, before: gapText(audit.before), after: gapText(audit.after) })}`;
 }
 
 function card(what, big, small, extra = null) {
