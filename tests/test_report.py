@@ -364,5 +364,5 @@ def test_a_real_run_writes_only_documented_fields_and_a_whole_page(preset: str, 
     assert page.open == []
     assert "(c) With mitigation" in page.body
     compulsory = {path for path in documented() if not path.startswith(("METRICS", "differences"))}
-    optional = {"answers[].reason.entropy"}
+    optional = {"answers[].reason.entropy", "audit"}
     assert compulsory - optional <= set(paths(result))

@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from apod.annotators import RecordedGroups
 from apod.data import UNKNOWN, Dataset, load_dataset, make_example
 from apod.errors import AnnotatorError, BudgetError, CheckpointError, InputError
 from apod.heads import HeadBank
 from apod.metrics import evaluate
+from apod.report import render_report
 from apod.run import Listener, Outcome, run_experiment
 from apod.run.files import write_outcome
 from apod.run.record import metrics_entries
@@ -288,3 +290,33 @@ def test_equal_heads_have_equal_intervals(outcome: Outcome) -> None:
     twins = HeadBank(outcome.kept.parameters[[1, 1]], outcome.kept.sizes)
     first, second = metrics_entries(outcome.prepared, twins, 1)
     assert first == second
+
+
+def test_an_audit_share_asks_random_test_people_and_stands_beside_the_records(tmp_path: Path) -> None:
+    people = make_example(800, seed=1)
+    told = Settings(strengths=(0.1, 1.0), body_epochs=1, epochs=1, questions_per_round=3)
+    outcome = run_experiment(people, told, budget=100, audit_share=0.8, checkpoint=tmp_path / "c")
+    found = outcome.result["audit"]
+    assert found["answers"]["drawn"] == 80
+    assert len(outcome.result["answers"]) == 20
+    for view, metrics in (("before", "vanilla"), ("after", "selected")):
+        for name, rates in found["predictions"][view]["groups"].items():
+            assert (
+                rates["tpr"]["low"] - 0.03
+                <= outcome.result[metrics]["groups"][name]["tpr"]
+                <= rates["tpr"]["high"] + 0.03
+            )
+    again = run_experiment(people, told, budget=100, audit_share=0.8, checkpoint=tmp_path / "c", resume=True)
+    assert again.result["audit"] == found
+    assert "What can be said without records" in render_report(outcome.result)
+
+
+def test_the_audit_changes_no_question_and_no_head(tmp_path: Path) -> None:
+    people = make_example(800, seed=1)
+    told = Settings(strengths=(0.1, 1.0), body_epochs=1, epochs=1, questions_per_round=3)
+    plain = run_experiment(people, told, budget=12)
+    audited = run_experiment(people, told, budget=24, audit_share=0.5)
+    assert [a["row"] for a in plain.result["answers"]] == [a["row"] for a in audited.result["answers"]]
+    assert torch.equal(plain.kept.parameters, audited.kept.parameters)
+    with pytest.raises(InputError, match="audit share"):
+        run_experiment(people, told, budget=12, audit_share=1.0)

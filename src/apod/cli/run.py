@@ -40,6 +40,7 @@ def run(
     drop: str | None = typer.Option(None, help="Own file: columns that must not be features, comma-separated."),
     reference: str | None = typer.Option(None, help="The group the others are compared with (default: the larger)."),
     budget: float | None = typer.Option(None, help="Answers: a count, or a share (below 1) of the training part."),
+    audit_share: float = typer.Option(0.0, help="Share of the budget kept for measuring, on random test people."),
     strengths: str | None = typer.Option(None, help="Penalty strengths, comma-separated, e.g. 0.1,0.5,1."),
     preset: str = typer.Option("default", help="'paper' is the paper to the letter, a trajectory per strength."),
     selector: str | None = typer.Option(
@@ -101,6 +102,7 @@ def run(
                 checkpoint=folder / "checkpoint",
                 resume=resume,
                 listener=listener,
+                audit_share=audit_share,
             )
             listener.stage("Writing the report")
             report = write_outcome(outcome, folder)

@@ -8,6 +8,7 @@ from typing import Any
 from markupsafe import Markup
 
 from apod.report import tables
+from apod.report.audited import audited_table
 from apod.report.figures import Series, answers_chart, changes_chart, curve_chart, rate_chart
 from apod.report.numbers import count, defined, listed, percent, percent_span, plain, points, signed_points
 from apod.report.pictures import Pictures
@@ -41,6 +42,7 @@ def page(result: Result, pictures: Pictures) -> dict[str, Any]:
         },
         "rounds": _rounds(result),
         "changes": {"chart": changes_chart(result), "table": tables.changes_table(result)},
+        "audited": audited_table(result) if result.get("audit") else None,
         "asked": _asked(result, pictures),
         "bound": _bound(result),
         "settings": tables.settings_table(result),

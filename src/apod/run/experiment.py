@@ -20,6 +20,7 @@ from apod.mitigation import Mitigation
 from apod.prepare import Prepared, prepare
 from apod.rounds import Answered, run_rounds
 from apod.run import record
+from apod.run.audited import audited
 from apod.run.checkpoint import Checkpoint, fingerprint
 from apod.settings import PER_STRENGTH, Settings, answers_allowed
 from apod.threads import one_thread
@@ -152,11 +153,13 @@ def run_experiment(
     checkpoint: Path | None = None,
     resume: bool = False,
     listener: Listener | None = None,
+    audit_share: float = 0.0,
 ) -> Outcome:
     """Run Algorithm 1 until the budget is spent and report on the test part.
 
     Without an annotator the recorded groups answer, each counted when it is read. With `checkpoint`, a folder, the
-    run can be interrupted at any moment and continued with `resume`.
+    run can be interrupted at any moment and continued with `resume`. With `audit_share` that share of the budget is
+    kept for people of the test part, drawn at random when all else is done: what can be said without records.
     """
     listener, watch = listener or Listener(), Stopwatch()
     if annotator is None and (dataset.groups == UNKNOWN).all():
@@ -165,6 +168,10 @@ def run_experiment(
         )
     n_train = int(len(dataset) * dataset.task.split[0])
     allowed = answers_allowed(dataset.task.budget if budget is None else budget, n_train, len(dataset.group_names))
+    if not 0 <= audit_share < 1:
+        raise InputError(f"The audit share is {audit_share!r}: give a number from 0 (no audit) to below 1, like 0.2.")
+    audits = int(audit_share * allowed + 1e-9)
+    answers_allowed(max(1, allowed - audits), n_train, len(dataset.group_names))  # enough must be left to train on
     listener.stage("Pre-training the body")
     with watch.time("body"):
         prepared = prepare(dataset, settings, seed, listener.body)
@@ -172,15 +179,27 @@ def run_experiment(
         mitigation = Mitigation(prepared.pool, settings.plan(), settings.training(dataset.task.hidden))
     recorder = Recorder(prepared, mitigation, settings)
     facts = {"settings": settings.to_dict(), "seed": seed, "budget": allowed, "split": list(dataset.task.split)}
+    facts |= {"audit_share": audit_share} if audits else {}
     saved = Checkpoint(checkpoint, fingerprint(dataset, facts)) if checkpoint else None
     heard = _take_up(saved, resume, mitigation, recorder)
     answer = annotator or RecordedGroups(dataset.groups, dataset.group_names)
-    interview = Interview(
-        answer, dataset.group_names, prepared.split.train, heard, saved.keep if saved else lambda q, g: None
-    )
+    keep = saved.keep if saved else lambda question, group: None
+    interview = Interview(answer, dataset.group_names, prepared.split.train, heard, keep)
     listener.stage("Asking and refitting")
-    _run(mitigation, interview, allowed, settings, recorder, saved, listener, watch)
-    return _finish(prepared, mitigation, recorder, settings, facts | {"preset": preset}, watch)
+    _run(mitigation, interview, allowed - audits, settings, recorder, saved, listener, watch)
+    outcome = _finish(prepared, mitigation, recorder, settings, facts | {"preset": preset}, watch)
+    if audits:
+        listener.stage("Auditing")
+        auditing = Interview(answer, dataset.group_names, prepared.split.test, heard, keep)
+        outcome.result["audit"] = _audit(outcome, audits, auditing, seed)
+    return outcome
+
+
+def _audit(outcome: Outcome, answers: int, interview: Interview, seed: int) -> dict[str, Any] | None:
+    mitigation, test = outcome.mitigation, outcome.prepared.test
+    predicted = (outcome.kept.margins(test, [0, outcome.selected]) > 0).numpy()
+    trajectory = mitigation.plan.heads[outcome.selected].trajectory
+    return audited(outcome.prepared, mitigation, trajectory, predicted, answers, interview, seed)
 
 
 def _take_up(
