@@ -6,7 +6,7 @@ behind the mini-batch: all of S in every step, or a fresh draw from the proxy-we
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -51,6 +51,7 @@ class Pool:
     validation_labels: Tensor  # (V,)
     n_groups: int
     metric: FairnessMetric = "delta_eo"
+    take: Callable[[IntArray], npt.NDArray[np.floating]] | None = None  # reads rows of a large pool from elsewhere
 
 
 def pod_slope(margin: Tensor, labels: Tensor, strengths: Tensor, cells: CellWeights | None, relaxation: str) -> Tensor:
@@ -89,7 +90,8 @@ def draw_round(pool: Pool, training: Training, round_: str | int) -> Round:
     if not is_large(len(pool.labels)):
         return Round(pool, training)
     rows = drawn_rows(len(pool.labels), training.batch_size, pool.seed, pool.dataset, round_)
-    embeddings = torch.from_numpy(take_rows(pool.embeddings.numpy(), rows))
+    taken = take_rows(pool.embeddings.numpy(), rows) if pool.take is None else pool.take(rows)
+    embeddings = torch.from_numpy(taken)
     drawn = replace(pool, embeddings=embeddings, labels=pool.labels[torch.from_numpy(rows)])
     return Round(drawn, replace(training, epochs=1), rows)
 

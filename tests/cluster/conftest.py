@@ -12,8 +12,8 @@ NODES = 3
 STORE = 80 << 20  # bytes of each node's object store: about the least Ray takes
 QUICK_TO_NOTICE = {
     "health_check_initial_delay_ms": 0,
-    "health_check_period_ms": 500,
-    "health_check_timeout_ms": 500,
+    "health_check_period_ms": 1000,
+    "health_check_timeout_ms": 2000,
     "health_check_failure_threshold": 4,
 }
 

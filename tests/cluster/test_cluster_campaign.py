@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 
+from apod import large
 from apod.campaign import Campaign
 from apod.campaign.clustered import cluster_engine
 
@@ -50,7 +51,12 @@ def answer_all(campaign: Campaign, groups, after=lambda number: None) -> list[tu
     return asked
 
 
-def test_a_node_lost_in_the_middle_of_a_campaign_changes_no_question_and_loses_no_answer(cluster, people, tmp_path):
+@pytest.mark.parametrize("limit", [1000, 10**6])
+def test_a_node_lost_in_the_middle_of_a_campaign_changes_no_question_and_loses_no_answer(
+    cluster, people, tmp_path, monkeypatch, limit
+):
+    monkeypatch.setattr(large, "LARGE", limit)  # a large pool trains on rows that the parts hand over
+    monkeypatch.setattr(large, "ROUND_STEPS", 20)
     folders = [tmp_path / "here", tmp_path / "there"]
     for folder in folders:
         folder.mkdir()
@@ -67,7 +73,7 @@ def test_a_node_lost_in_the_middle_of_a_campaign_changes_no_question_and_loses_n
 
         try:
             assert answer_all(there, people[1], lose) == expected
-            assert there.engine().cluster.rebuilt == 1
+            assert there.engine().cluster.rebuilt >= 1
             assert there.answers() == answers
             assert len(answers) == BUDGET
         finally:

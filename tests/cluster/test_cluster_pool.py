@@ -76,7 +76,7 @@ def test_a_node_lost_in_the_middle_of_a_campaign_changes_no_pick_and_no_answer(p
         assert campaign(there, 10, lose) == campaign(here, 10)
         assert there.answered == here.answered
         np.testing.assert_array_equal(there.distances, here.distances)
-        assert pool.rebuilt == 1
+        assert pool.rebuilt >= 1
     finally:
         cluster.grow()
 
@@ -101,7 +101,8 @@ def test_a_part_lost_at_any_moment_of_a_batch_changes_no_pick(pool, matrix, mome
     assert there.farthest(k=20) == here.farthest(k=20)
     there.add([7]), here.add([7])
     assert there.farthest(k=3) == here.farthest(k=3)
-    assert (pool.rebuilt, left) == (1, [])
+    assert pool.rebuilt >= 1
+    assert not left
 
 
 def test_a_folder_of_parts_is_one_pool(cluster, matrix, tmp_path):

@@ -1,14 +1,14 @@
 """A campaign whose pool is scored and searched where its parts are: on a Ray cluster.
 
-Fits stay in this process: they read a bounded number of rows. A question sends the asking head, the proxy and the
-vectors of new answers out, and gets counts, a distance and a row back. All machines must see the campaign's files
-under the same path.
+Fits stay in this process: they train on a bounded number of rows, which the parts hand over. A question sends the
+asking head, the proxy and the vectors of new answers out, and gets counts, a distance and a row back. All machines must
+see the campaign's files under the same path.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,6 +23,8 @@ from apod.cluster import ClusterPool, Inside, connect, machines
 from apod.cluster.scoring import Scorer
 from apod.coverage import Coverage
 from apod.coverage.parts import open_parts
+from apod.data.dataset import IntArray
+from apod.large import take_rows
 from apod.mitigation import Mitigation
 from apod.randomness import generator
 from apod.selection import SELECTORS, Choice, centred_rates, worst_subgroup_farthest
@@ -56,6 +58,13 @@ class ClusterEngine(MitigationEngine):
         self._matrix = materials.remembered_file("embedding", "embeddings")
         self.cluster: ClusterPool | None = None
         self._distances = Distances(self.pool.embeddings.numpy(), None, self._opened)
+        self.pool = replace(self.pool, take=self._taken)
+
+    def _taken(self, rows: IntArray) -> npt.NDArray[np.floating]:
+        """Rows to train on, from the memory of the parts once they are open: no sweep of the files."""
+        if self.cluster is None:
+            return take_rows(self.pool.embeddings.numpy(), rows)
+        return self.cluster.vectors(rows)
 
     def _opened(self) -> Coverage:
         assert self._matrix is not None  # computed when the engine was made

@@ -8,6 +8,7 @@ float64 formula, so a part that was built again gives the same picks.
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -109,6 +110,7 @@ class ClusterPool(Pool):
         self._handles: list[_Handle] = []
         for part in parts.parts:
             self._handles.append(_Handle(part, threads, self._roomiest()))
+        self._one_at_a_time = threading.Lock()
         self.rebuilt = 0  # how many parts were lost and built again
         self.starts = [part.start for part in parts.parts]
         self.ends = [part.start + part.rows for part in parts.parts]
@@ -157,7 +159,11 @@ class ClusterPool(Pool):
         return np.asarray(np.sum(found, axis=0))
 
     def each(self, ask: Callable[[Shard], T]) -> list[T]:
-        """What every part answers, in their order; a lost part is built again and asked again."""
+        """What every part answers, in their order; a lost part is built again and asked again. One at a time."""
+        with self._one_at_a_time:
+            return self._each(ask)
+
+    def _each(self, ask: Callable[[Shard], T]) -> list[T]:
         try:
             asked = [(handle, ask(cast(Shard, handle))) for handle in self._handles]
             answers = [self._kept(handle, ask, promise) for handle, promise in asked]
@@ -259,8 +265,8 @@ class ClusterPool(Pool):
             if isinstance(error.cause, ApodError):
                 raise error.cause from None
             raise
-        except errors.RayActorError as error:
-            raise _Lost from error
+        except (errors.RayActorError, errors.ObjectLostError, errors.NodeDiedError) as error:
+            raise _Lost from error  # with the actor, or what it had answered and nobody had fetched yet
         except errors.GetTimeoutError:
             raise ClusterError(
                 f"No machine took rows {handle.start} to {handle.start + len(handle) - 1} within {seconds:.0f} s: "
