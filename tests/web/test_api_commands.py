@@ -20,6 +20,8 @@ from typer.testing import CliRunner
 from web_people import make_campaign
 
 from apod.cli import build_app
+from apod.web.server import listen
+from apod.web.settings import ServeSettings
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -112,11 +114,9 @@ def test_invite_list_and_revoke(database: Path) -> None:
 
 
 def test_a_taken_port_is_an_error_in_one_line(database: Path) -> None:
-    with serving(database) as (origin, _, _):
-        port = origin.rsplit(":", 1)[1]
-        found = subprocess.run(
-            [sys.executable, "-m", "apod", "serve", str(database), "--port", port], capture_output=True, text=True
-        )
+    with listen(ServeSettings(port=0)) as taken:
+        words = ["serve", str(database), "--port", str(taken.getsockname()[1])]
+        found = subprocess.run([sys.executable, "-m", "apod", *words], capture_output=True, text=True)
     assert found.returncode == 2
     assert found.stderr.count("\n") == 1
     assert "choose another --port" in found.stderr
