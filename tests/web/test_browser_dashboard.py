@@ -75,7 +75,8 @@ def test_the_dashboard_moves_after_an_answer(owner: Visit, site: Site) -> None:
 
 def test_the_slider_goes_back_to_an_earlier_model(owner: Visit, site: Site) -> None:
     answer(site, ["female"])
-    last = drawn(owner.page)
+    last = site.campaign.status().answered
+    owner.says(f"after {last} answers", "#when-text")
     owner.page.locator("#when").focus()
     owner.page.keyboard.press("Home")
     owner.page.wait_for_function(
