@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scipy.optimize import approx_fprime
 
 from apod.answers import Answers
+from apod.bench.fairlearn_arms import repetitions
 from apod.bench.pseudo import (
     assign_groups,
     balanced_weights,
@@ -174,3 +175,12 @@ def test_top_activations_are_those_the_head_s_last_layer_sees() -> None:
     last = bank.layers[-1]
     logits = torch.from_numpy(top_activations(bank, rows)).float() @ last.weight[0] + last.bias[0]
     torch.testing.assert_close(logits, bank.logits(rows)[0])
+
+
+@pytest.mark.parametrize("share", [0.05, 0.17, 0.5, 0.8])
+def test_repeated_answers_have_the_labels_of_everybody(share: float) -> None:
+    everybody = (np.arange(1000) < 1000 * share).astype(np.int64)
+    answered = np.arange(30) % 2
+    times = repetitions(answered, everybody)
+    assert times.min() == 4
+    assert np.average(answered, weights=times) == pytest.approx(share, abs=0.01)

@@ -7,6 +7,8 @@ Both start from the pre-trained head and use nothing but the answered rows to mi
     threshold-optimizer      a (randomised) threshold on the head's margin per group such that equalized odds hold on S;
                              whoever is decided about needs a group then, and gets the most probable one by f_a
 
+Answered rows are repeated so that their labels are as frequent as in the training part.
+
 fairlearn is imported when it is needed: `pip install 'apod-fairness[bench]'`.
 """
 
@@ -58,8 +60,9 @@ class FairlearnArm(AnsweredArm, ABC):
     def __init__(self, unit: Unit, runs: Sequence[RunName]) -> None:
         super().__init__(unit, runs)
         rows, groups = self._answers.known()
-        labels = self._labels()[rows]
-        self._head = unit.bank(1)
+        times = repetitions(self._labels()[rows], self._labels())
+        rows, groups = np.repeat(rows, times), np.repeat(groups, times)
+        self._head, labels = unit.bank(1), self._labels()[rows]
         self._fitted = [self._fit(run.value, unit.pool.embeddings[rows], labels, groups) for run in runs]
         self.heads = Decisions(self, len(runs))
 
@@ -124,7 +127,9 @@ class ThresholdOptimizerArm(FairlearnArm):
         self, value: float, embeddings: Tensor, labels: npt.NDArray[np.int64], groups: npt.NDArray[np.int64]
     ) -> Any:
         if any(len(np.unique(labels[groups == group])) < 2 for group in range(self._unit.pool.n_groups)):
-            raise InputError(f"Not every group has both labels among the {len(labels)} answers: allow more answers.")
+            raise InputError(
+                f"Not every group has both labels among the {len(self._answers)} answers: allow more answers."
+            )
         optimiser = _fairlearn("postprocessing").ThresholdOptimizer(
             estimator=_margin_as_score(), constraints="equalized_odds", prefit=True, predict_method="decision_function"
         )
@@ -137,6 +142,16 @@ class ThresholdOptimizerArm(FairlearnArm):
         margin = self._margin(embeddings)[:, None]
         decided = self._fitted[run].predict(margin, sensitive_features=guessed, random_state=pool.seed)
         return np.asarray(decided == 1)
+
+
+def repetitions(answered: npt.NDArray[np.int64], everybody: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """(S,) how often each answered row stands for itself, so that labels are as frequent as in the training part.
+
+    The answers hold as many of each label; fitted to them as they are, a classifier would expect that of everybody.
+    """
+    share = np.bincount(everybody, minlength=2) / len(everybody)
+    weight = (share / np.maximum(np.bincount(answered, minlength=2), 1))[answered]
+    return np.asarray(np.maximum(np.rint(4 * weight / weight.min()), 1), dtype=np.int64) if len(answered) else answered
 
 
 def _standard(by: FloatArray, values: FloatArray) -> FloatArray:
