@@ -122,7 +122,7 @@ class GroupDroArm(AllKnownArm):
         for step in round_schedule(unit.pool, unit.training, self._round):
             labels, members = unit.pool.labels[step.rows], groups[step.rows]
             self.heads.step_margins(
-                unit.pool.embeddings[step.rows],
+                unit.pool.embeddings.index_select(0, step.rows),
                 None,
                 step.masks,
                 lambda margin, y=labels, a=members: self._objective.slope(margin, y, a),  # type: ignore[misc]
@@ -150,7 +150,7 @@ class LffArm:
         for step in round_schedule(unit.pool, unit.training, self._round):
             labels = unit.pool.labels[step.rows]
             self._twins.step_margins(
-                unit.pool.embeddings[step.rows],
+                unit.pool.embeddings.index_select(0, step.rows),
                 None,
                 step.masks,
                 lambda margin, y=labels: learning_from_failure_slope(margin, y, self._powers),  # type: ignore[misc]

@@ -132,7 +132,7 @@ class SsaArm(AnsweredArm):
         for step in round_schedule(unit.pool, unit.training, self._round):
             labels, members = unit.pool.labels[step.rows], cells[step.rows]
             self.heads.step_margins(
-                unit.pool.embeddings[step.rows],
+                unit.pool.embeddings.index_select(0, step.rows),
                 None,
                 step.masks,
                 lambda margin, y=labels, a=members: self._objective.slope(margin, y, a),  # type: ignore[misc]
@@ -162,7 +162,7 @@ class JttArm:
             labels = unit.pool.labels[step.rows].to(unit.pool.embeddings.dtype)
             weights = self._weights[:, step.rows] / len(step.rows)
             self.heads.step_margins(
-                unit.pool.embeddings[step.rows],
+                unit.pool.embeddings.index_select(0, step.rows),
                 None,
                 step.masks,
                 lambda margin, y=labels, w=weights: w * (margin.sigmoid() - y),  # type: ignore[misc]
