@@ -11,6 +11,7 @@ truth is the rate over the whole test part. Proxies are cross-fitted on the answ
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -30,6 +31,7 @@ from apod.run import run_experiment
 from apod.settings import Settings
 
 TASKS = ("adult", "meps", "loan", "german", "bank")
+GOAL = 0.93
 CHUNK = 250
 DRAWS = 1000
 
@@ -133,7 +135,7 @@ def plan_of(task: Task, name: str) -> CellPlan:
     return cells_of(people, [name])
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tasks", nargs="*", default=TASKS)
     parser.add_argument("--audits", type=int, default=2000)
@@ -158,7 +160,8 @@ def main() -> None:
                     columns = [f"{a:.3f} / {b:.3f}" for a, b in got.values()]
                     print(f"| {name} | {decisions} | {n} | {draw} | {' | '.join(columns)} |", flush=True)
     print(f"\nlowest coverage {worst:.3f} over {asked.audits} audits per line; {time.perf_counter() - started:.0f} s")
+    return 0 if worst >= GOAL else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
