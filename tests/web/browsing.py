@@ -32,7 +32,7 @@ QUIET = [
     "--disable-dev-shm-usage",
 ]
 PATIENCE = 30_000  # milliseconds; a busy machine is no failure
-QUICK = {"body_epochs": 2, "epochs": 4, "batch_size": 16, "strengths": [0.1, 0.5, 2.0]}
+QUICK: dict[str, Any] = {"body_epochs": 2, "epochs": 4, "batch_size": 16, "strengths": [0.1, 0.5, 2.0]}
 
 
 @contextmanager
