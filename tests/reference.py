@@ -21,6 +21,7 @@ from apod.schedule import Schedule, Step
 STEP_RELAXED: dict[str, Callable[[Tensor], Tensor]] = {
     "linear": lambda margin: margin,
     "sigmoid": torch.sigmoid,
+    "sharp": lambda margin: torch.sigmoid(4 * margin),
     "tanh": torch.tanh,
 }
 COMPARED_WITHIN: dict[str, list[int | None]] = {

@@ -18,7 +18,8 @@ LAYERS: list[set[str]] = [
     {"data", "metrics", "counts", "randomness", "errors", "tensorfiles", "threads"},
     {
         "body", "contrastive", "augment", "resnet", "image_training", "images",
-        "heads", "penalty", "proxy", "coverage", "cluster", "large", "embedded", "schedule", "answers", "audit",
+        "heads", "penalty", "laplace", "proxy", "coverage", "cluster", "large", "embedded", "schedule", "answers",
+        "audit",
     },
     {
         "mitigation", "mitigation_state", "pod", "selection", "head_selection", "bound", "rounds", "annotators",

@@ -8,7 +8,7 @@ the paper's curve has one per strength. Nothing here ever sees a group that was 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,9 @@ from torch import Tensor
 from apod.answers import Answers
 from apod.bound import BoundTerms, theorem_terms
 from apod.coverage import Coverage
-from apod.data.dataset import UNKNOWN
+from apod.data.dataset import UNKNOWN, IntArray
+from apod.errors import InputError
+from apod.head_selection import HeadChoice, choose_head
 from apod.heads import HeadBank
 from apod.large import in_blocks, is_large
 from apod.pod import (
@@ -32,9 +34,12 @@ from apod.pod import (
     pretrain_head,
     train_heads,
 )
-from apod.proxy import PROXIES, Proxy
+from apod.proxy import PROXIES, LaplaceProxy, Proxy
 from apod.randomness import generator
 from apod.selection import SELECTORS, Choice, View, first_rows
+
+CHOICE_ROWS = 20_000
+"""Validation rows that a choice by posterior looks at: each is weighed by every draw."""
 
 VANILLA = 0.0
 """The strength of the head nobody penalises; every plan trains it beside the others, with the same steps."""
@@ -159,6 +164,25 @@ class Mitigation:
             return in_blocks(self.proxy.probabilities, embeddings)
         return self.proxy.probabilities(embeddings)
 
+    def choose(self, bank: HeadBank, told: IntArray | None = None) -> HeadChoice:
+        """The head that the posterior of f_a speaks for; `told` (V,) are groups of validation rows, where known."""
+        if not isinstance(self.proxy, LaplaceProxy):
+            raise InputError("This proxy has no posterior to choose a head by: use the proxy 'laplace'.")
+        step = -(-len(self.pool.validation_labels) // CHOICE_ROWS) or 1  # evenly spaced rows stand for very many
+        pool = replace(
+            self.pool,
+            validation=self.pool.validation[::step],
+            validation_labels=self.pool.validation_labels[::step],
+        )
+        draws = self.proxy.draws(pool.validation)  # (D, T, V, G)
+        if told is not None:
+            groups = torch.from_numpy(told[::step])
+            known = groups != UNKNOWN
+            sure = torch.nn.functional.one_hot(groups[known], pool.n_groups).to(draws.dtype)
+            draws[:, :, known] = sure
+        of_head = draws if len(self.answers) == 1 else draws[:, [head.trajectory for head in self.plan.heads]]
+        return choose_head(pool, bank, self.strengths, of_head)
+
     def empty_cells(self) -> list[list[tuple[int, int]]]:
         """Per trajectory, the (group, label) cells nobody has been annotated in: they do not enter the penalty."""
         cells = [(group, label) for group in range(self.pool.n_groups) for label in (0, 1)]
@@ -178,7 +202,8 @@ class Mitigation:
         for number, answers in enumerate(self.answers):
             askable = np.ones(len(labels), dtype=bool)
             askable[[*answers.rows, *unavailable]] = False
-            views.append(View(labels, askable, positive[number], membership[number], self.coverage[number]))
+            member, coverage = membership[number], self.coverage[number]
+            views.append(View(labels, askable, positive[number], member, coverage, self.pool.embeddings.numpy()))
         return views
 
     def _scores(self, asking: Sequence[int]) -> tuple[Tensor, Tensor]:

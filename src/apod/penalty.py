@@ -36,6 +36,11 @@ def _sigmoid(margin: Tensor) -> tuple[Tensor, Tensor | float]:
     return value, value * (1 - value)
 
 
+def _sharp(margin: Tensor) -> tuple[Tensor, Tensor | float]:
+    value = (4 * margin).sigmoid()
+    return value, 4 * value * (1 - value)
+
+
 def _tanh(margin: Tensor) -> tuple[Tensor, Tensor | float]:
     value = margin.tanh()
     return value, 1 - value * value
@@ -44,9 +49,11 @@ def _tanh(margin: Tensor) -> tuple[Tensor, Tensor | float]:
 RELAXATIONS: dict[str, Callable[[Tensor], tuple[Tensor, Tensor | float]]] = {
     "linear": _identity,
     "sigmoid": _sigmoid,
+    "sharp": _sharp,
     "tanh": _tanh,
 }
-"""How the step function is relaxed: margin -> (value, slope)."""
+"""How the step function is relaxed: margin -> (value, slope). `sharp` is a sigmoid four times as steep: its means are
+close to the rates of the decisions themselves, at the price of a slope that only people near the threshold have."""
 
 OVER = ("annotated", "pool")
 """Over whom the rates are taken: the answered rows, or the whole pool weighted by the proxy's probabilities."""

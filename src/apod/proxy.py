@@ -17,6 +17,7 @@ from torch import Tensor
 
 from apod.answers import Answers, stack_answers
 from apod.heads import HeadBank, initial_parameters
+from apod.laplace import free_groups, precision_matrix, weight_draws
 from apod.large import is_large, moments
 from apod.penalty import cross_entropy_slope
 from apod.randomness import generator
@@ -171,8 +172,63 @@ def _moments(embeddings: Tensor) -> tuple[npt.NDArray[np.float64], npt.NDArray[n
     return pool.mean(axis=0), pool.std(axis=0)
 
 
+class LaplaceProxy(LogisticProxy):
+    """Logistic f_a with a posterior: what the answers leave open can be drawn, and shows in every estimate.
+
+    The penalty of the fit is scaled by the width, so that it means the same for narrow and wide embeddings.
+    """
+
+    def __init__(
+        self,
+        trajectories: int,
+        width: int,
+        n_groups: int,
+        seed: int,
+        dataset: str,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        super().__init__(trajectories, width, n_groups, seed, dataset, dtype, regularisation=3 / width)
+        self._key = (seed, "posterior", dataset)
+        size = (width + 1) * len(free_groups(n_groups))
+        self._precision = np.stack([np.eye(size)] * trajectories)
+
+    def fit(self, embeddings: Tensor, trajectories: Sequence[Answers]) -> None:
+        """The fitted weights of each trajectory, and the precision of their posterior."""
+        super().fit(embeddings, trajectories)
+        for number, answers in enumerate(trajectories):
+            rows, _ = answers.known()
+            told = embeddings[torch.from_numpy(rows)]
+            inputs = (told.double().numpy() - self._centre) / self._scale
+            fitted = self.probabilities(told)[number].double().numpy()
+            inputs = np.concatenate([inputs, np.ones((len(rows), 1))], axis=1)
+            self._precision[number] = precision_matrix(inputs, fitted, answers.trust(), self.regularisation)
+
+    def draws(self, embeddings: Tensor) -> Tensor:
+        """(draws, T, N, G) membership probabilities by weights drawn from the posterior; the same noise every time."""
+        inputs = (embeddings.double() - torch.from_numpy(self._centre)) / torch.from_numpy(self._scale)
+        drawn = np.stack(
+            [
+                weight_draws(weights, precision, generator(*self._key))
+                for weights, precision in zip(self._weights, self._precision, strict=True)
+            ],
+            axis=1,
+        )  # (draws, T, M + 1, G)
+        weights = torch.from_numpy(drawn)
+        return (inputs @ weights[:, :, :-1] + weights[:, :, -1:]).softmax(dim=3).to(embeddings.dtype)
+
+    def state(self) -> State:
+        """Weights, standardisation and the posterior's precision."""
+        return {**super().state(), "precision": self._precision.copy()}
+
+    def restore(self, state: State) -> None:
+        """Go on from a checkpoint."""
+        super().restore(state)
+        self._precision = state["precision"].copy()
+
+
 PROXIES: dict[str, Callable[[int, int, int, int, str, torch.dtype], Proxy]] = {
     "perceptron": PerceptronProxy,
     "logistic": LogisticProxy,
+    "laplace": LaplaceProxy,
 }
 """Kinds of f_a, each made from (trajectories, width, n_groups, seed, dataset, dtype of the embeddings)."""

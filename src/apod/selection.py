@@ -15,8 +15,9 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from apod.coverage import Coverage
+from apod.coverage import Coverage, typical_rows
 from apod.data.dataset import IntArray
+from apod.errors import InputError
 
 FloatArray = npt.NDArray[np.floating]
 BoolArray = npt.NDArray[np.bool_]
@@ -31,6 +32,7 @@ class View:
     positive: FloatArray  # (n,) P(y = 1) by the asking head, in evaluation mode
     membership: FloatArray  # (n, g) P(group) by f_a
     coverage: Coverage  # distance of every row to its nearest answered row
+    embeddings: FloatArray | None = None  # (n, M), for rules that look at the rows themselves
 
     def accuracies(self) -> npt.NDArray[np.float64]:
         """(g, 2) centred accuracies of the subgroups."""
@@ -177,17 +179,39 @@ def random_anywhere(view: View, k: int, rng: np.random.Generator) -> list[Choice
     return [Choice(c.row, {"rule": "random person"}, c.probability) for c in _random(view.askable, k, rng)]
 
 
-def random_by_label(view: View, k: int, rng: np.random.Generator) -> list[Choice]:
-    """Random people, as many of each label as makes the answered labels most even: random answers, stratified."""
-    piles = [view.askable & (view.labels == label) for label in (0, 1)]
-    left = [int(pile.sum()) for pile in piles]
+def _labels_in_turn(view: View, k: int) -> list[int]:
+    """The labels to ask about, one by one: always the one with fewer answers."""
+    left = [int((view.askable & (view.labels == label)).sum()) for label in (0, 1)]
     answered = np.bincount(view.labels[list(view.coverage.answered)], minlength=2)
-    order = []  # labels in the order they are asked about
+    order = []
     for _ in range(min(k, sum(left))):
         label = min((c for c in (0, 1) if left[c]), key=lambda c: answered[c])
         order.append(label)
         answered[label] += 1
         left[label] -= 1
+    return order
+
+
+def typical_by_label(view: View, k: int, rng: np.random.Generator) -> list[Choice]:
+    """Both labels in turn: the person amid the most others of the label whom nobody near was asked about yet.
+
+    With thirty answers f_a learns from typical people; the farthest ones are outliers and teach it little.
+    """
+    if view.embeddings is None:
+        raise InputError("This selector looks at the embeddings: pass them in the view.")
+    order = _labels_in_turn(view, k)
+    picks: list[list[int]] = []
+    for label in (0, 1):
+        same = view.labels == label
+        asked = np.flatnonzero(same & ~view.askable).tolist()  # answered, or with somebody right now
+        picks.append(typical_rows(view.embeddings, view.askable & same, asked, order.count(label)))
+    return [Choice(picks[label].pop(0), {"rule": "typical person of a label", "label": label}) for label in order]
+
+
+def random_by_label(view: View, k: int, rng: np.random.Generator) -> list[Choice]:
+    """Random people, as many of each label as makes the answered labels most even: random answers, stratified."""
+    piles = [view.askable & (view.labels == label) for label in (0, 1)]
+    order = _labels_in_turn(view, k)
     drawn = [_random(pile, order.count(label), rng) for label, pile in enumerate(piles)]
     return [
         Choice(choice.row, {"rule": "random person of a label", "label": label}, choice.probability)
@@ -210,6 +234,7 @@ SELECTORS: dict[str, Selector] = {
     "apod": worst_subgroup_farthest,
     "random": random_anywhere,
     "stratified": random_by_label,
+    "typical": typical_by_label,
     "uncertainty": most_uncertain,
     "coreset": farthest_anywhere,
     "group": worst_subgroup_random,

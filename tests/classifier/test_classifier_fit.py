@@ -24,6 +24,7 @@ from apod.mitigation import Mitigation, Plan
 from apod.penalty import CONDITIONS, RELAXATIONS
 from apod.pod import Pool, Training
 from apod.selection import SELECTORS
+from apod.settings import PRESETS
 
 
 def by_hand(people: People, training_rows: Any) -> tuple[Mitigation, BestHeads, Any]:
@@ -49,9 +50,10 @@ def by_hand(people: People, training_rows: Any) -> tuple[Mitigation, BestHeads, 
     return mitigation, best, embeddings.double().numpy()
 
 
-def test_heads_questions_and_choices_are_those_of_a_mitigation_built_by_hand(
-    people: People, fitted: APODClassifier
-) -> None:
+def test_heads_questions_and_choices_are_those_of_a_mitigation_built_by_hand(people: People) -> None:
+    paper = {"relaxation": "linear", "over": "annotated", "selector": "apod", "proxy": "perceptron"}
+    fitted = APODClassifier(**FAST, **paper, head_choice="score")
+    fitted.fit(people.X, people.y, sensitive_features=people.known)
     rows = fitted.training_rows_
     mitigation, best, embeddings = by_hand(people, rows)
     assert fitted.query(6).tolist() == [int(rows[question.row]) for question in mitigation.ask(6)]
@@ -64,6 +66,15 @@ def test_heads_questions_and_choices_are_those_of_a_mitigation_built_by_hand(
         logits = hidden @ last.reshape(8, 2) + end
         margins = fitted.at(strength).decision_function(people.X)
         np.testing.assert_allclose(margins, logits[:, 1] - logits[:, 0], atol=1e-5)
+
+
+def test_unless_told_it_is_the_default_preset() -> None:
+    parameters = APODClassifier().get_params()
+    default = PRESETS["default"]
+    assert parameters["penalty"] == default.penalty.what
+    assert (parameters["relaxation"], parameters["over"]) == (default.penalty.relaxation, default.penalty.over)
+    for name in ("selector", "proxy", "head_choice", "body", "body_epochs", "batch_size", "dropout"):
+        assert parameters[name] == getattr(default, name), name
 
 
 def test_probabilities_decisions_and_classes_agree(people: People, fitted: APODClassifier) -> None:
@@ -223,9 +234,14 @@ def test_every_penalty_trains(penalty: str, relaxation: str, over: str, proxy: s
 def test_where_the_guessed_groups_say_nothing_the_weakest_strength_is_taken_with_a_warning(people: People) -> None:
     X = np.zeros((300, 2))  # nothing tells the groups apart
     with pytest.warns(UndefinedRateWarning, match="the weakest was taken"):
-        fit = APODClassifier(**FAST).fit(X, people.y, sensitive_features=people.known)
+        fit = APODClassifier(**FAST, head_choice="score").fit(X, people.y, sensitive_features=people.known)
     assert fit.selected_strength_ == 0.2
     assert fit.tradeoff_["score"].isna().all()
+
+
+def test_where_nothing_tells_the_groups_apart_the_plain_head_stays(people: People) -> None:
+    fit = APODClassifier(**FAST).fit(np.zeros((300, 2)), people.y, sensitive_features=people.known)
+    assert fit.selected_strength_ == 0.0
 
 
 class Scaled(torch.nn.Module):
@@ -267,7 +283,7 @@ def test_embeddings_may_have_any_scale(people: People) -> None:
     assert (one.predict(X) == other.predict(1000 * X + 7)).mean() > 0.99
 
 
-@pytest.mark.parametrize(("n_groups", "strength"), [(2, 0.5), (3, 0.5)])
+@pytest.mark.parametrize(("n_groups", "strength"), [(2, 2.0), (3, 2.0)])
 def test_with_everybody_annotated_the_gap_on_new_people_shrinks_to_less_than_half(
     n_groups: int, strength: float
 ) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import reference
-from apod.head_selection import BestHeads, RoundScores, score_heads
+from apod.head_selection import BestHeads, RoundScores, choose_head, score_heads
 from apod.heads import HeadBank
 from apod.pod import Pool
 
@@ -144,3 +144,56 @@ def test_the_best_strength_is_a_penalised_one_and_never_one_without_a_score(
 def test_without_any_defined_score_the_weakest_penalty_is_chosen_in_whatever_order_they_stand() -> None:
     best, _ = play([[0.9, float("nan"), float("nan"), float("nan")]])
     assert best.best(torch.tensor([0.0, 2.0, 0.1, 0.5])) == 2
+
+
+def _pool_and_heads(margins: np.ndarray, labels: np.ndarray) -> tuple[Pool, HeadBank]:
+    """Heads whose margin on validation row i is margins[k, i]: embeddings are one-hot, heads a linear layer."""
+    n = margins.shape[1]
+    embeddings = torch.eye(n, dtype=torch.float32)
+    pool = Pool("people", 0, embeddings, torch.from_numpy(labels), embeddings, torch.from_numpy(labels), 2)
+    flat = np.concatenate([np.stack([-margins / 2, margins / 2], axis=2).reshape(len(margins), -1),
+                           np.zeros((len(margins), 2))], axis=1)  # fmt: skip
+    return pool, HeadBank(torch.from_numpy(flat.astype(np.float32)), (n, 2))
+
+
+def _people() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Labels, groups, and decisions: unfair to group 0 (TPR .5 against 1), and fair at the same accuracy."""
+    labels = np.repeat([1, 1, 0, 0], 200)
+    groups = np.tile(np.repeat([0, 1], 200), 2)
+    unfair, fair = labels.copy(), labels.copy()
+    unfair[:100] = 0
+    fair[:50] = fair[200:250] = 0
+    return labels, groups, unfair * 2 - 1, fair * 2 - 1
+
+
+def test_the_posterior_chooses_the_fair_head_where_groups_are_known() -> None:
+    labels, groups, unfair, fair = _people()
+    pool, bank = _pool_and_heads(np.stack([unfair, fair]).astype(float), labels)
+    draws = torch.nn.functional.one_hot(torch.from_numpy(groups), 2).double().expand(8, 1, -1, -1)
+    choice = choose_head(pool, bank, torch.tensor([0.0, 1.0]), draws)
+    assert choice.head == 1
+    np.testing.assert_allclose(choice.gap, [0.5, 0.0], atol=1e-12)
+    assert choice.better.tolist() == [0.0, 1.0]
+
+
+def test_thin_evidence_leaves_the_head_as_it_was_and_says_so() -> None:
+    labels, groups, unfair, fair = _people()
+    pool, bank = _pool_and_heads(np.stack([unfair, fair]).astype(float), labels)
+    rng = np.random.default_rng(0)
+    known = np.eye(2)[groups]
+    anybody = [np.eye(2)[rng.permutation(groups)] for _ in range(6)]  # most draws see no gap to narrow
+    choice = choose_head(pool, bank, torch.tensor([0.0, 1.0]), torch.from_numpy(np.stack([known, *anybody])[:, None]))
+    assert choice.better[1] < 0.8
+    assert choice.head == 0
+    assert "thin" in choice.reason
+
+
+def test_a_head_that_levels_down_is_never_chosen() -> None:
+    labels, groups, unfair, _ = _people()
+    nobody = np.full(len(labels), -1)
+    pool, bank = _pool_and_heads(np.stack([unfair, nobody]).astype(float), labels)
+    draws = torch.nn.functional.one_hot(torch.from_numpy(groups), 2).double().expand(8, 1, -1, -1)
+    choice = choose_head(pool, bank, torch.tensor([0.0, 1.0]), draws)
+    assert choice.gap[1] == 0
+    assert choice.head == 0
+    assert "accuracy" in choice.reason

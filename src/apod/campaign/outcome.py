@@ -37,6 +37,7 @@ def fit_classifier(campaign: Session, strength: float | None = None) -> APODClas
         over=settings.penalty.over,
         selector=settings.selector,
         proxy=settings.proxy,
+        head_choice=settings.head_choice,
         body=settings.body,
         embedding=WIDTH,
         hidden=HIDDEN,

@@ -48,18 +48,22 @@ class APODClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Strengths of the penalty to train, all at once; "grid" is .05 .1 .2 .3 .5 .8 1.2 2. Strength 0, the plain
         classifier, is always trained besides.
     strength : float or None, default=None
-        The operating point `predict` uses; trained too if it is not among `strengths`. None: the one with the best
-        accuracy + fairness on the validation part, where groups are guessed from the answers.
+        The operating point `predict` uses; trained too if it is not among `strengths`. None: as `head_choice` says.
     penalty : {"equalized_odds", "true_positive_rate_parity", "false_positive_rate_parity", "demographic_parity"}
         What the penalty equalises.
-    relaxation : {"linear", "sigmoid", "tanh"}
+    relaxation : {"sharp", "sigmoid", "linear", "tanh"}
         How the step function in the rates is made differentiable.
     over : {"annotated", "pool"}
         Whose rates the penalty compares: those of the annotated rows, or of all training rows by guessed group.
-    selector : str, default="apod"
-        The rule of `query`: "apod", "random", "stratified", "uncertainty", "coreset" or "group".
-    proxy : {"perceptron", "logistic"}
+    selector : str, default="typical"
+        The rule of `query`: "typical", "apod", "random", "stratified", "uncertainty", "coreset" or "group".
+    proxy : {"laplace", "logistic", "perceptron"}
         How groups are guessed from the annotated rows.
+    head_choice : {"posterior", "score"}
+        How the operating point is chosen on the validation part, where groups are guessed from the answers.
+        "posterior": the smallest expected gap among the strengths that cost next to no accuracy, or strength 0 where
+        the answers do not make it credible that a penalty narrows the gap; only the proxy "laplace" has a posterior,
+        with others the score decides. "score": the best accuracy + fairness.
     body : {"contrastive", "cross_entropy", "precomputed"} or torch.nn.Module, default="contrastive"
         What makes the embeddings: a perceptron layer pre-trained on the encoded table, without labels or with them;
         nothing, because X already holds embeddings, which are standardised as `apod run` and campaigns do; or your
@@ -71,9 +75,8 @@ class APODClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     body_epochs, epochs : int, default=50 and 10
         Epochs of the body's pre-training, and of each round.
     rounds : int, default=10
-        How often the heads are trained for `epochs` more epochs; the best round of each strength is kept. `apod run`
-        refits after every answer, about 27 times for 30 answers; here all answers are there from the first round on,
-        and the best round is mostly among the first ten.
+        How often the heads are trained for `epochs` more epochs. `apod run` refits after every answer, about 27 times
+        for 30 answers; here all answers are there from the first round on, and ten rounds are mostly enough.
     batch_size : int, default=256
     dropout : float, default=0.5
         In the heads, while they are trained.
@@ -139,10 +142,11 @@ class APODClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         *,
         strength: float | None = None,
         penalty: str = "equalized_odds",
-        relaxation: str = "linear",
-        over: str = "annotated",
-        selector: str = "apod",
-        proxy: str = "perceptron",
+        relaxation: str = "sharp",
+        over: str = "pool",
+        selector: str = "typical",
+        proxy: str = "laplace",
+        head_choice: str = "posterior",
         body: Literal["contrastive", "cross_entropy", "precomputed"] | torch.nn.Module = "contrastive",
         embedding: int = 64,
         hidden: tuple[int, ...] = (32,),
@@ -162,6 +166,7 @@ class APODClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.over = over
         self.selector = selector
         self.proxy = proxy
+        self.head_choice = head_choice
         self.body = body
         self.embedding = embedding
         self.hidden = hidden
@@ -230,7 +235,7 @@ class APODClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.tradeoff_ = fit.tradeoff
         wanted = self.strength if rows.annotated else VANILLA
         self.selected_strength_ = float(fit.strengths[fit.chosen] if wanted is None else wanted)
-        if wanted is None and self.tradeoff_["score"].iloc[1:].isna().all():
+        if wanted is None and not settings.by_posterior and self.tradeoff_["score"].iloc[1:].isna().all():
             warnings.warn(
                 "The guessed groups leave no strength with a defined fairness, so the weakest was taken: annotate more "
                 "rows, or choose the strength yourself (tradeoff_, at).",

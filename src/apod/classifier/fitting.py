@@ -110,14 +110,18 @@ def fit_heads(pool: Pool, rows: Rows, settings: Settings, hidden: tuple[int, ...
     plain = Plan((HeadPlan(VANILLA),), (TrajectoryPlan(settings.selector, head=0),))
     mitigation = Mitigation(pool, settings.plan() if rows.annotated else plain, settings.training(hidden))
     mitigation.answers[0] = rows.answers()
-    best, scores = BestHeads(mitigation.heads), []
+    posterior = rows.annotated and settings.by_posterior
+    best, scores = BestHeads(mitigation.heads, latest=posterior), []
     for round_ in range(rounds):
         mitigation.refit()
         scores.append(_score(mitigation, rows))
         best.update(mitigation.heads, scores[-1], round_)
     kept = best.bank(mitigation.heads.sizes)
     strengths = np.array([head.strength for head in mitigation.plan.heads])
-    chosen = best.best(mitigation.strengths) if rows.annotated else 0
+    if posterior:
+        chosen = mitigation.choose(kept, rows.groups[rows.validation]).head
+    else:
+        chosen = best.best(mitigation.strengths) if rows.annotated else 0
     return Fit(mitigation, kept, strengths, chosen, _tradeoff(mitigation, rows, kept, best, scores))
 
 

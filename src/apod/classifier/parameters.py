@@ -36,6 +36,7 @@ def checked_settings(parameters: Mapping[str, Any]) -> Settings:
         selector=parameters["selector"],
         penalty=Penalty(parameters["penalty"], parameters["relaxation"], parameters["over"]),
         proxy=parameters["proxy"],
+        head_choice=parameters["head_choice"],
         strengths=_strengths(parameters["strengths"], strength),
         ask_strength=strength or Settings.ask_strength,
         body=body if encodes(body) else "contrastive",

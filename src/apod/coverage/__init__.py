@@ -5,6 +5,7 @@ from apod.coverage.files import open_array
 from apod.coverage.probcover import CoverPick, probability_cover
 from apod.coverage.select import SelectResult, select
 from apod.coverage.state import restore_coverage, save_coverage
+from apod.coverage.typical import typical_rows
 
 __all__ = [
     "CoverPick",
@@ -16,4 +17,5 @@ __all__ = [
     "restore_coverage",
     "save_coverage",
     "select",
+    "typical_rows",
 ]

@@ -128,7 +128,10 @@ def _choice(result: Result) -> list[str]:
     selected = result["selected"]
     score = selected["validation"].get("score")
     text = f"Strength {selected['strength']:g} was selected, as its head stood after round {selected['round']}"
-    text += f": the best accuracy + fairness on the validation part ({plain(score, 4)})" if defined(score) else ""
+    if result.get("selected_because"):
+        text += f", on the validation part. {result['selected_because'].rstrip('.')}"
+    elif defined(score):
+        text += f": the best accuracy + fairness on the validation part ({plain(score, 4)})"
     sentences = [f"{text}. The groups there are guesses of the proxy; the test part had no say."]
     better = [
         f"{e['strength']:g}"

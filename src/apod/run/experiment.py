@@ -80,7 +80,8 @@ class Recorder:
 
     def __init__(self, prepared: Prepared, mitigation: Mitigation, settings: Settings) -> None:
         self._prepared, self._mitigation, self._settings = prepared, mitigation, settings
-        self.best = BestHeads(mitigation.heads)
+        self._posterior = settings.by_posterior
+        self.best = BestHeads(mitigation.heads, latest=self._posterior)
         self.rounds: list[dict[str, Any]] = []
         self.answers: list[list[dict[str, Any]]] = [[] for _ in mitigation.plan.trajectories]
         self.bounds: list[list[dict[str, Any]]] = [[] for _ in mitigation.plan.trajectories]
@@ -111,10 +112,38 @@ class Recorder:
                     [dataset.group_names[group], dataset.label_names[label]]
                     for group, label in mitigation.empty_cells()[0]
                 ],
+                "estimate": self._estimate(),
                 "asked": [],
             }
         )
         return entries
+
+    def _estimate(self) -> dict[str, Any] | None:
+        """What the posterior of f_a says of every head's gap after this round; None without a posterior."""
+        if not self._posterior:
+            return None
+        choice = self._mitigation.choose(self._mitigation.heads)
+        heads = zip(self._mitigation.plan.heads, choice.gap, choice.low, choice.high, choice.better, strict=True)
+        return {
+            "heads": [
+                {
+                    "strength": head.strength,
+                    "gap": record.number(gap),
+                    "interval": [record.number(low), record.number(high)],
+                    "better": record.number(better),
+                }
+                for head, gap, low, high, better in heads
+            ],
+            "strength": self._mitigation.plan.heads[choice.head].strength,
+            "reason": choice.reason,
+        }
+
+    def chosen(self) -> tuple[int, str | None]:
+        """The selected head, and why, where a posterior chose it."""
+        if not self._posterior:
+            return self.best.best(self._mitigation.strengths), None
+        choice = self._mitigation.choose(self.best.bank(self._mitigation.heads.sizes))
+        return choice.head, choice.reason
 
     def _keep_scores(self, scores: RoundScores) -> None:
         columns = {"accuracy": scores.accuracy, "fairness": scores.fairness, "score": scores.score}
@@ -254,7 +283,7 @@ def _finish(
 ) -> Outcome:
     dataset, plan = prepared.dataset, mitigation.plan
     kept = recorder.best.bank(mitigation.heads.sizes)
-    selected = recorder.best.best(mitigation.strengths)
+    selected, reason = recorder.chosen()
     with watch.time("recording"):
         entries = record.metrics_entries(prepared, kept, facts["seed"])
     for k, entry in enumerate(entries):
@@ -284,6 +313,7 @@ def _finish(
         "vanilla": entries[0],
         "tradeoff": entries[1:],
         "selected": entries[selected],
+        "selected_because": reason,
         "differences": record.differences(prepared, predicted[0], predicted[1], facts["seed"]),
         "changes": record.changes(prepared, predicted[0], predicted[1]),
         "rounds": recorder.rounds,

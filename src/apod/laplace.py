@@ -1,0 +1,44 @@
+"""Laplace's approximation: what a few answers leave open about a logistic f_a.
+
+    w | answers ~ N(w*, H^-1),   H = sum_i t_i x_i x_i' (x) (diag(p_i) - p_i p_i') + I / C
+
+w* is the fitted weights, t_i an answer's trust, p_i its fitted probabilities, C the inverse of the L2 penalty. With two
+groups one weight vector says all; with more, every group has one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+INTERCEPT_PRECISION = 0.01  # hardly any prior on how large the groups are
+DRAWS = 64
+
+
+def precision_matrix(inputs: Floats, probabilities: Floats, trust: Floats, C: float) -> Floats:
+    """H, (D, D) with D = (M + 1) x free groups: inputs (S, M + 1) end in a one, probabilities (S, G), trust (S,)."""
+    p = probabilities[:, free_groups(probabilities.shape[1])]  # (S, J)
+    curvature = -p[:, :, None] * p[:, None, :]
+    curvature[:, np.arange(p.shape[1]), np.arange(p.shape[1])] += p
+    size = inputs.shape[1] * p.shape[1]
+    hessian = np.einsum("s,sa,sb,sjl->ajbl", trust, inputs, inputs, curvature, optimize=True).reshape(size, size)
+    prior = np.full(inputs.shape[1], 1 / C)
+    prior[-1] = INTERCEPT_PRECISION
+    return np.asarray(hessian + np.diag(np.repeat(prior, p.shape[1])))
+
+
+def weight_draws(weights: Floats, precision: Floats, rng: np.random.Generator, count: int = DRAWS) -> Floats:
+    """(count, M + 1, G) draws from the posterior around the fitted weights (M + 1, G)."""
+    free = free_groups(weights.shape[1])
+    factor = np.linalg.cholesky(precision)  # H = L L', so L'^-1 times white noise has covariance H^-1
+    noise = np.linalg.solve(factor.T, rng.standard_normal((len(precision), count)))
+    drawn = np.repeat(weights[None], count, axis=0)
+    drawn[:, :, free] += noise.T.reshape(count, weights.shape[0], len(free))
+    return drawn
+
+
+def free_groups(n_groups: int) -> list[int]:
+    """The groups with weights of their own: of two, the second alone."""
+    return [1] if n_groups == 2 else list(range(n_groups))

@@ -1,0 +1,67 @@
+"""Typical rows against a count over all pairs."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from apod.coverage import typical_rows
+from apod.coverage.typical import MOST_ROWS, SHARE, radius_of_share
+
+
+def densest(points: np.ndarray, radius: float, covered: list[int], k: int) -> list[int]:
+    """Greedy probability cover by counting every ball anew."""
+    near = np.sqrt(((points[:, None] - points[None]) ** 2).sum(axis=2)) <= radius
+    open_ = ~near[covered].any(axis=0) if covered else np.ones(len(points), dtype=bool)
+    picked: list[int] = []
+    while len(picked) < k:
+        gains = (near & open_).sum(axis=1)
+        gains[[*covered, *picked]] = -1
+        if gains.max() <= 0:
+            break
+        picked.append(int(gains.argmax()))
+        open_ &= ~near[picked[-1]]
+    return picked
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(20, 60), st.integers(0, 4), st.integers(1, 3))
+def test_the_first_picks_are_those_of_a_count_over_all_pairs(seed: int, n: int, asked: int, k: int) -> None:
+    rng = np.random.default_rng(seed)
+    points = rng.normal(size=(n, 3)).astype(np.float32)
+    covered = rng.permutation(n)[:asked].tolist()
+    candidates = np.ones(n, dtype=bool)
+    candidates[covered] = False
+    expected = densest(points.astype(np.float64), radius_of_share(points, SHARE), covered, k)
+    assert typical_rows(points, candidates, covered, k)[: len(expected)] == expected
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 40), st.integers(0, 10), st.integers(0, 50))
+def test_picks_are_different_candidates_and_as_many_as_there_are(seed: int, n: int, asked: int, k: int) -> None:
+    rng = np.random.default_rng(seed)
+    points = rng.integers(0, 3, size=(n, 2)).astype(np.float32)  # many copies
+    covered = rng.permutation(n)[: min(asked, n)].tolist()
+    candidates = rng.random(n) < 0.7
+    candidates[covered] = False
+    picks = typical_rows(points, candidates, covered, k)
+    assert len(set(picks)) == len(picks) == min(k, int(candidates.sum()))
+    assert candidates[picks].all()
+
+
+def test_a_pick_per_cluster_before_a_second_in_any() -> None:
+    rng = np.random.default_rng(0)
+    centres = np.array([[0, 0], [50, 0], [0, 50], [50, 50]])
+    points = (centres.repeat(100, axis=0) + rng.normal(size=(400, 2))).astype(np.float32)
+    picks = typical_rows(points, np.ones(400, dtype=bool), [], 4)
+    assert sorted(row // 100 for row in picks) == [0, 1, 2, 3]
+
+
+def test_of_very_many_rows_evenly_spaced_ones_stand_for_all_and_scale_does_not_matter() -> None:
+    rng = np.random.default_rng(3)
+    points = rng.normal(size=(2 * MOST_ROWS, 2)).astype(np.float32)
+    picks = typical_rows(points, np.ones(len(points), dtype=bool), [7], 5)
+    assert len(picks) == 5
+    assert 7 not in picks
+    assert typical_rows(points * 1024, np.ones(len(points), dtype=bool), [7], 5) == picks
