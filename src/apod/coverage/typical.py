@@ -15,16 +15,18 @@ from apod.coverage.bounds import Int, Mask, Stored
 from apod.coverage.probcover import probability_cover
 
 SHARE = 0.06  # of the rows that a ball holds, on average: about fifteen balls make a cover
-MOST_ROWS = 4096  # looked at: balls are counted over all pairs
+MOST_ROWS = 2048  # looked at: balls are counted over all pairs, and a question must come in milliseconds
 RADIUS_ROWS = 512  # whose pairwise distances set the radius
 
 
 def typical_rows(matrix: Stored, candidates: Mask, covered: Sequence[int], k: int) -> list[int]:
     """Up to k candidates, the one with the most uncovered others around it first.
 
-    `covered` rows are never picked, and what lies around them counts as covered. Of more than 4,096 rows, evenly
+    `covered` rows are never picked, and what lies around them counts as covered. Of more than 2,048 rows, evenly
     spaced ones stand for all.
     """
+    if k == 0:
+        return []
     mask = np.array(candidates, dtype=bool)
     mask[list(covered)] = True
     rows = _spaced(np.flatnonzero(mask), MOST_ROWS)
