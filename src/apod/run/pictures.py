@@ -79,7 +79,8 @@ def _plane(outcome: Outcome) -> Plane:
     shown = split.test[_sample(len(split.test), outcome)]
     grid_x, grid_y = (_grid(points[:, axis]) for axis in (0, 1))
     names = [str(name) for name in dataset.features.columns]
-    strength = outcome.result["selected"]["strength"]
+    # where the plain head stayed, the random answers still show what a penalty would have done
+    strength = outcome.result["selected"]["strength"] or outcome.settings.ask_strength
     randomly = run_experiment(
         dataset,
         replace(outcome.settings, selector="random", strengths=(strength,), ask_strength=strength, trajectories=SHARED),
@@ -99,8 +100,8 @@ def _plane(outcome: Outcome) -> Plane:
         random=Surface(
             _positive(randomly, 1, grid_x, grid_y),
             _asked(randomly, points[split.train]),
-            accuracy=randomly.result["selected"]["accuracy"],
-            gap=randomly.result["selected"]["gap"],
+            accuracy=randomly.result["tradeoff"][0]["accuracy"],
+            gap=randomly.result["tradeoff"][0]["gap"],
         ),
     )
 
