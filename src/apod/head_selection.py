@@ -31,7 +31,7 @@ FloatArray = npt.NDArray[np.float64]
 HEAD_CHOICES = ("score", "posterior")
 """How the head is chosen, by name."""
 
-SURE = 0.8  # probability asked for before a penalised head replaces the unpenalised one
+SURE = 0.6  # probability asked for before a penalised head replaces the unpenalised one
 MOST_ACCURACY, MOST_BALANCED = 0.005, 0.01  # what a head may cost on the validation part
 
 
