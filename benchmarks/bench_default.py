@@ -61,7 +61,7 @@ def main() -> None:
     told = parser.parse_args()
     told.out.mkdir(parents=True, exist_ok=True)
     table = [
-        "| task | seeds | vanilla: accuracy / balanced / gap | selected | change of the gap | closed | plain head kept |"
+        "| task | seeds | plain: accuracy, balanced, gap | selected | change of the gap | closed | plain head kept |"
     ]
     table.append("| --- " * 7 + "|")
     for task in told.tasks.split(","):
