@@ -165,7 +165,7 @@ def test_a_run_from_a_matrix_and_from_parquet_asks_the_same_people(people, monke
         assert ended.value.code == 0
         result = json.loads(capsys.readouterr().out)
         found.append(([answer["row"] for answer in result["answers"]], result["selected"]["accuracy"]))
-        assert result["settings"]["steps_per_round"] == (8 if limit == 100 else 10 * 3)
+        assert result["settings"]["steps_per_round"] == (8 if limit == 100 else 6 * 3)
     assert found[0] == found[1]
 
 
