@@ -72,6 +72,40 @@ def test_columns_can_be_asked_for_and_the_label_too(table: Path) -> None:
         from_table(table, show=["salary"], name="other")
 
 
+@pytest.mark.parametrize(
+    ("column", "said"), [("sex", "recorded group"), ("hired", "says the label"), ("taken", "label")]
+)
+def test_neither_the_recorded_group_nor_the_label_is_shown_by_asking_for_the_column(
+    table: Path, column: str, said: str
+) -> None:
+    frame = people()
+    frame["taken"] = frame["hired"].map({"no": "sent away", "yes": "taken"})
+    frame.to_csv(table, index=False)
+    with pytest.raises(InputError, match=said) as caught:
+        from_table(table, show=["age", column], drop=["taken"])
+    assert "\n" not in str(caught.value)
+    if column != "sex":
+        with from_table(table, show=["age", column], drop=["taken"], show_label=True) as campaign:
+            assert campaign.settings.show == ("age", column)
+
+
+def test_a_refused_campaign_leaves_nothing_of_the_people_behind(table: Path) -> None:
+    frame = people()
+    frame["gender"] = frame["sex"]
+    frame.to_csv(table, index=False)
+    folder = table.with_suffix(".db.files")
+    with pytest.raises(InputError, match="gender"):
+        from_table(table)
+    assert not folder.exists()
+    with from_table(table, drop=["gender"]) as campaign:
+        assert folder.stat().st_mode & 0o777 == 0o700
+        before = {path.name: path.read_bytes() for path in folder.iterdir()}
+        with pytest.raises(InputError, match="gender"):
+            from_table(table, name="other")
+        assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+        assert campaign.shown(3)[1] == {"age": "23", "town": "Bad Aibling"}
+
+
 class _Fixed:
     def propose(self, model: object, answers: object, unavailable: set[int], k: int) -> list[object]:
         from apod.campaign import Proposal
@@ -107,7 +141,7 @@ def test_the_sensitive_attribute_itself_is_refused_as_a_feature(on_sqlite: Works
     frame = pd.DataFrame({"age": range(40), "secret": [GROUPS[i % 2].upper() for i in range(40)]})
     with pytest.raises(InputError, match="'secret'"):
         Campaign.create(tmp_path / "x.db", frame, np.arange(40) % 2, groups=GROUPS, budget=3)
-    assert not (tmp_path / "x.db").exists()
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

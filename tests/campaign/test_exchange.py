@@ -14,7 +14,7 @@ import standin
 
 from apod.campaign import Campaign, labelling_config
 from apod.campaign.errors import CampaignFinished, UnknownGroup
-from apod.campaign.exchange import Record
+from apod.campaign.exchange import Record, read_gold
 from apod.campaign.transfer import records
 from apod.errors import BudgetError, InputError
 from apod.testing import Place
@@ -233,3 +233,53 @@ def test_an_export_that_fails_leaves_the_old_file(on_sqlite: Workshop, tmp_path:
     with pytest.raises(InputError):
         campaign.export(tmp_path / "x.csv", tasks=3)
     assert list(tmp_path.glob("*.csv")) == []
+
+
+@pytest.mark.parametrize("row", ["8.999", "8.5", "1e1", "8_0", "inf", "nan", "0x8"])
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "json"])
+def test_a_row_that_is_no_whole_number_is_refused_with_the_whole_file(
+    on_sqlite: Workshop, tmp_path: Path, row: str, suffix: str
+) -> None:
+    campaign = on_sqlite.create()
+    content = {
+        "csv": f"row,group\n1,{GROUPS[0]}\n{row},{GROUPS[0]}\n",
+        "jsonl": "\n".join(json.dumps({"row": number, "group": GROUPS[0]}) for number in (1, row)),
+        "json": json.dumps([_task(number) for number in (1, row)]),
+    }
+    (tmp_path / f"in.{suffix}").write_text(content[suffix])
+    with pytest.raises(InputError, match="no whole number"):
+        campaign.import_(tmp_path / f"in.{suffix}", annotator="a")
+    assert campaign.status().answered == 0
+
+
+def _task(row: object) -> dict[str, object]:
+    choice = {"type": "choices", "from_name": "group", "to_name": "case", "value": {"choices": [GROUPS[0]]}}
+    return {"data": {"row": row}, "annotations": [{"completed_by": "a", "result": [choice]}]}
+
+
+def test_whole_numbers_with_a_point_are_rows(on_sqlite: Workshop, tmp_path: Path) -> None:
+    campaign = on_sqlite.create()
+    (tmp_path / "in.csv").write_text(f"row,group\n8.0,{GROUPS[1]}\n")
+    assert campaign.import_(tmp_path / "in.csv", annotator="a").added == 1
+    assert [(answer.row, answer.group) for answer in campaign.answers()] == [(8, 1)]
+
+
+def test_a_file_that_contradicts_itself_is_refused_and_blank_groups_are_empty(
+    on_sqlite: Workshop, tmp_path: Path
+) -> None:
+    campaign = on_sqlite.create()
+    path = tmp_path / "in.csv"
+    path.write_text(f"row,group\n4,\n5,{GROUPS[0]}\n6,{GROUPS[1]}\n5,{GROUPS[1]}\n")
+    with pytest.raises(InputError, match="Answers 2 and 4 of the file contradict each other about row 5"):
+        campaign.import_(path, annotator="a")
+    assert campaign.status().answered == 0
+    path.write_text(f'row,group\n4,\n5,{GROUPS[0]}\n6,"  "\n5,{GROUPS[0]}\n5,\n')
+    report = campaign.import_(path, annotator="a")
+    assert (report.added, report.repeated, report.skipped, report.conflicts) == (1, 1, 3, ())
+    assert [(answer.row, answer.group) for answer in campaign.answers()] == [(5, 0)]
+
+
+def test_known_answers_that_contradict_each_other_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "gold.csv").write_text(f"row,group\n5,{GROUPS[0]}\n5,{GROUPS[1]}\n")
+    with pytest.raises(InputError, match="two different groups for row 5"):
+        read_gold(tmp_path / "gold.csv")

@@ -18,7 +18,7 @@ from apod.campaign import schema
 from apod.campaign.display import looks_like_person_names, shown_columns, store_display
 from apod.campaign.errors import NotFound, UnknownGroup
 from apod.campaign.events import GENESIS, Sealed, canonical
-from apod.campaign.files import Files
+from apod.campaign.files import Files, Staged, staged
 from apod.campaign.journal import Journal
 from apod.campaign.materials import store_features, store_labels
 from apod.campaign.reserve import held_out_rows
@@ -54,14 +54,18 @@ def create(store: Store, pool: Pool, settings: CampaignSettings, folder: Path) -
     if store.exists() and _has_schema(store):
         check_schema(store)
         _refuse_taken(store, settings.name)
-    files = Files(folder)
+    with staged(folder) as files:
+        return _write(store, pool, settings, gold, files)
+
+
+def _write(store: Store, pool: Pool, settings: CampaignSettings, gold: dict[int, int], files: Staged) -> int:
     labels, names = store_labels(files, pool.labels, pool.positive)
     names = pool.label_names or names
     held_out = held_out_rows(files.array(labels), settings, set(gold))
     shown, display = _display(files, pool, settings)
     settings = replace(settings, label_names=names, show=shown)
     manifest = {
-        "rows": rows,
+        "rows": len(pool.features),
         "labels": labels,
         "features": store_features(files, pool.features, settings.groups),
         "display": display,
@@ -69,7 +73,7 @@ def create(store: Store, pool: Pool, settings: CampaignSettings, folder: Path) -
     if len(held_out):
         manifest["held_out"] = files.put_array(held_out)
     upgrade(store)
-    return _insert(store, settings, manifest, folder, gold)
+    return _insert(store, settings, manifest, files, gold)
 
 
 def table_pool(
@@ -88,6 +92,8 @@ def table_pool(
 
     Persons' names and ids are no features. A recorded group (`sensitive`) is neither a feature nor shown.
     """
+    if sensitive is not None and sensitive in (show or ()):
+        raise InputError(f"{sensitive!r} is the recorded group: leave it out of the columns that annotators see.")
     path = Path(table)
     frame = read_table(path).rename(columns=str)
     named = [column for column in frame.columns if looks_like_person_names(column, frame[column])]
@@ -122,8 +128,8 @@ def _display(files: Files, pool: Pool, settings: CampaignSettings) -> tuple[tupl
     if frame.columns.duplicated().any():
         raise InputError("Two columns of display have the same name: rename one.")
     frame = frame.rename(columns=str)
-    label = next((column for column in frame.columns if _is_label(frame[column], pool.labels)), None)
-    shown = shown_columns(frame, pool.show, label, settings.groups)
+    labels = {column for column in frame.columns if _is_label(frame[column], pool.labels)}
+    shown = shown_columns(frame, pool.show, labels, settings.groups, settings.show_label)
     if settings.image_column is not None and settings.image_column not in frame.columns:
         raise InputError(f"There is no column {settings.image_column!r} with paths of pictures in display.")
     stored = dict.fromkeys([*shown, *([settings.image_column] if settings.image_column else [])])
@@ -170,12 +176,12 @@ def _taken(store: Store, name: str) -> InputError:
 
 
 def _insert(
-    store: Store, settings: CampaignSettings, manifest: dict[str, Any], folder: Path, gold: dict[int, int]
+    store: Store, settings: CampaignSettings, manifest: dict[str, Any], files: Staged, gold: dict[int, int]
 ) -> int:
     data, table = settings.to_json(), schema.campaigns
     with store.writing() as connection:
         head: dict[str, Any] = {"name": settings.name, "settings": canonical(data), "materials": canonical(manifest)}
-        head |= {"folder": str(folder), "last_seq": 0, "last_hash": GENESIS, "queue": 0}
+        head |= {"folder": str(files.target), "last_seq": 0, "last_hash": GENESIS, "queue": 0}
         try:
             campaign = int(connection.execute(insert(table).values(**head).returning(table.c.id)).scalar_one())
         except IntegrityError:
@@ -187,4 +193,5 @@ def _insert(
         for row, group in gold.items():
             desk.append("gold", {"row": row}, Sealed(group))
         desk.flush()
+        files.settle()
     return campaign

@@ -11,7 +11,7 @@ import json
 import mmap
 import re
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,18 +38,27 @@ _TWO_NAMES = re.compile(r"^[^\W\d_][\w'’.-]*(,? [^\W\d_][\w'’.-]*){1,3}$")
 
 
 def shown_columns(
-    frame: pd.DataFrame, show: Sequence[str] | None, label: str | None, groups: Sequence[str]
+    frame: pd.DataFrame, show: Sequence[str] | None, labels: Collection[str], groups: Sequence[str], show_label: bool
 ) -> tuple[str, ...]:
-    """The columns an annotator may see: those asked for, or all but the label, persons' names and recorded groups."""
+    """The columns an annotator may see: those asked for, or all but the label, persons' names and recorded groups.
+
+    `labels` are the columns that say the label; they can be asked for only where annotators see the label anyway.
+    """
     if show is not None:
         missing = [column for column in show if column not in frame.columns]
         if missing:
             raise InputError(f"There is no column {missing[0]!r} to show: use {', '.join(map(str, frame.columns))}.")
+        telling = [column for column in show if column in labels]
+        if telling and not show_label:
+            raise InputError(
+                f"Column {telling[0]!r} says the label: leave it out of the columns to show, or show the label "
+                "(--show-label)."
+            )
         return tuple(show)
     return tuple(
         column
         for column in frame.columns
-        if column != label
+        if column not in labels
         and not looks_like_person_names(column, frame[column])
         and not holds_groups(frame[column], groups)
     )

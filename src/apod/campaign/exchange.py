@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -141,7 +142,8 @@ def read_gold(path: Path) -> dict[int, str]:
     for record in READERS[kind](read_bytes(path)).records:
         if record.row is None or record.group is None:
             raise InputError(f"Every line of {path.name} needs a row number and a group: they are the known answers.")
-        found[record.row] = record.group
+        if found.setdefault(record.row, record.group) != record.group:
+            raise InputError(f"{path.name} says two different groups for row {record.row}: keep the one that is known.")
     return found
 
 
@@ -167,7 +169,7 @@ def _record(line: int, row: Mapping[str, Any]) -> Record:
     try:
         number, probability = text("row"), text("probability")
         return Record(
-            row=None if number is None else int(float(number)),
+            row=None if number is None else row_number(number),
             id=text("id"),
             annotator=text("annotator"),
             outcome=text("outcome") or GROUP,
@@ -180,7 +182,18 @@ def _record(line: int, row: Mapping[str, Any]) -> Record:
             question=text("question"),
         )
     except ValueError:
-        raise InputError(f"Answer {line} of the file has a row or probability that is no number.") from None
+        raise InputError(
+            f"Answer {line} of the file has a row that is no whole number, a probability that is no number, or a "
+            "`counted` or `late` that is neither true nor false: nothing was imported."
+        ) from None
+
+
+def row_number(value: object) -> int:
+    """A row as a file says it, 8 or 8.0; a `ValueError` where it is none, for rounding would name somebody else."""
+    text = str(value).strip()
+    if not re.fullmatch(r"[0-9]{1,18}(\.0*)?", text):
+        raise ValueError
+    return int(text.partition(".")[0])
 
 
 def _truth(text: str | None, default: bool) -> bool:

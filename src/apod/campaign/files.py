@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import tempfile
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -86,11 +88,14 @@ class Files:
         with suppress(FileNotFoundError):
             self.path(name, suffix).unlink()
 
+    def _make_folder(self) -> None:
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
     @contextmanager
     def writer(self, suffix: str) -> Iterator[HashingFile]:
         """A file under way; it gets its name, and becomes durable, when the block ends without an error."""
         try:
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._make_folder()
             handle, temporary = tempfile.mkstemp(dir=self.folder, prefix=".part-")  # mode 0600
         except OSError as error:
             raise StoreError(f"{self.folder} cannot be written ({error.strerror}): nothing was recorded.") from None
@@ -112,6 +117,40 @@ class Files:
                     "and repeat."
                 ) from None
             raise
+
+
+class Staged(Files):
+    """Files of a campaign that does not exist yet, in a folder of their own beside where they will lie."""
+
+    def __init__(self, target: Path) -> None:
+        super().__init__(target / f".new-{uuid.uuid4().hex}")
+        self.target = target
+
+    def _make_folder(self) -> None:
+        self.target.mkdir(mode=0o700, parents=True, exist_ok=True)  # the mode is the last folder's alone
+        super()._make_folder()
+
+    def settle(self) -> None:
+        """Put all of them where they belong."""
+        try:
+            for path in self.folder.iterdir():
+                os.replace(path, self.target / path.name)
+            _sync_folder(self.target)
+        except OSError as error:
+            raise StoreError(f"{self.target} could not be written ({error.strerror}): nothing was recorded.") from None
+
+
+@contextmanager
+def staged(target: Path) -> Iterator[Staged]:
+    """Files that go, with the folders made for them, unless they are settled before the block ends."""
+    files, there = Staged(target), target.exists()
+    try:
+        yield files
+    finally:
+        shutil.rmtree(files.folder, ignore_errors=True)
+        if not there:
+            with suppress(OSError):  # it holds the settled files, or somebody else's
+                target.rmdir()
 
 
 class HashingFile:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
-from apod.campaign.exchange import Batch, Record
+from apod.campaign.exchange import Batch, Record, row_number
 from apod.campaign.state import CANNOT_TELL, DECLINED, GROUP
 from apod.errors import InputError
 
@@ -95,7 +95,7 @@ def from_tasks(data: bytes) -> Batch:
             if annotation.get("was_cancelled") or choice is None:
                 cancelled.append((task["data"].get("question"), task["data"].get("row")))
             else:
-                records.append(_record(task, annotation, choice))
+                records.append(_record(place, task, annotation, choice))
     return Batch(tuple(records), tuple(cancelled))
 
 
@@ -108,12 +108,16 @@ def _choice(annotation: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _record(task: Mapping[str, Any], annotation: Mapping[str, Any], choice: str) -> Record:
+def _record(place: int, task: Mapping[str, Any], annotation: Mapping[str, Any], choice: str) -> Record:
     ours, meta, data = annotation.get("apod") or {}, task.get("meta") or {}, task["data"]
     outcome = choice if choice in (CANNOT_TELL, DECLINED) else GROUP
-    identity = data.get("id")
+    identity, row = data.get("id"), data.get("row")
+    try:
+        number = None if row is None else row_number(row)
+    except ValueError:
+        raise InputError(f"Task {place} has a row that is no whole number: nothing was imported.") from None
     return Record(
-        row=data.get("row"),
+        row=number,
         id=None if identity is None else str(identity),
         annotator=_who(annotation.get("completed_by")),
         outcome=outcome,

@@ -117,9 +117,10 @@ def import_(session: Session, path: Path, format_: str | None, annotator: str | 
     data = read_bytes(path)
     batch = from_tasks(data) if form == "label_studio" else READERS[form](data)
     incoming = _incoming(session, batch, annotator, kind or session.settings.kind)
+    empty = [None] * (len(batch.records) - len(incoming))
 
     def command(desk: Desk) -> ImportReport:
-        return take_in(desk, incoming, [_given_back(desk.state, *item) for item in batch.cancelled])
+        return take_in(desk, incoming, [*(_given_back(desk.state, *item) for item in batch.cancelled), *empty])
 
     return session.journal.submit(command)
 
@@ -137,9 +138,13 @@ def _given_back(state: State, question: str | None, row: int | None) -> int | No
 
 
 def _incoming(session: Session, batch: Batch, annotator: str | None, kind: str) -> list[Incoming]:
+    """The answers of a file, without its blank lines; a file that contradicts itself is refused."""
     rows = _rows(session, batch.records)
-    found = []
+    found: list[Incoming] = []
+    said: dict[tuple[int, str, bool, bool], tuple[int, Value]] = {}
     for place, (row, record) in enumerate(zip(rows, batch.records, strict=True), start=1):
+        if record.outcome == GROUP and not (record.group or "").strip():
+            continue
         who, what = record.annotator or annotator, record.kind or kind
         if who is None:
             raise InputError(f"Answer {place} names no annotator: pass annotator=. Nothing was imported.")
@@ -154,6 +159,12 @@ def _incoming(session: Session, batch: Batch, annotator: str | None, kind: str) 
                 token = None  # an id of some other tool
         value = _value(session, place, record)
         name = clean_name("annotator's name", who)
+        first, other = said.setdefault((row, name, record.purpose == GOLD, record.counted), (place, value))
+        if other != value:
+            raise InputError(
+                f"Answers {first} and {place} of the file contradict each other about row {row}: keep the right one. "
+                "Nothing was imported."
+            )
         found.append(
             Incoming(row, name, value, what, record.purpose, record.probability, record.counted, record.late, token)
         )
