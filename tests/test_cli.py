@@ -58,6 +58,8 @@ def test_own_file_gives_report_and_result_and_prints_json(
     assert printed["n_train"] == 240  # .6 of 400
     assert "gender" not in json.dumps(printed["settings"])
     assert "<html" in (out / "report.html").read_text()
+    assert all(file.stat().st_mode & 0o077 == 0 for file in (out / "report.html", out / "result.json"))
+    assert (out / "checkpoint" / "answers.jsonl").stat().st_mode & 0o077 == 0
 
 
 def test_an_answer_row_is_the_row_of_the_file(
@@ -207,6 +209,15 @@ def test_select_prints_the_farthest_rows_of_a_subgroup(tmp_path: Path) -> None:
         answered.append(best)
         inside.remove(best)
     assert [(pick["row"], pick["distance"]) for pick in json.loads(done.stdout)["picks"]] == expected
+
+
+def test_select_says_when_fewer_were_there_and_that_the_first_is_infinitely_far(tmp_path: Path) -> None:
+    np.save(tmp_path / "e.npy", np.arange(6.0).reshape(3, 2))
+    done = apod("select", "e.npy", "-k", 5000, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "only 3 people were there to pick from, of 5000 asked for" in done.stderr
+    assert done.stdout.splitlines()[0].endswith("\tinf")
+    assert "None" not in done.stdout
 
 
 def test_a_whole_campaign_from_the_command_line(people_csv: Path, tmp_path: Path) -> None:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from click.testing import Result
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
+from typer.testing import CliRunner
 
 from apod.audit import allocate, audit, draw_people
 from apod.audit.crossfit import components, cross_fitted, fit_logistic
 from apod.audit.people import cells_of, check_people
 from apod.audit.table import AuditColumns, read_audit
+from apod.cli import build_app
+from apod.cli.audit import plan_text
 from apod.errors import ApodError, BudgetError, InputError
 from apod.metrics import evaluate
 
@@ -263,3 +268,64 @@ def test_answers_of_a_strange_group_are_refused_without_naming_it(file: Path, tm
     with pytest.raises(InputError, match="1 answers name none of the groups") as caught:
         read_audit(file, AuditColumns("hired", ("old",), group_names=NAMES), tmp_path / "asked.csv")
     assert "secret" not in str(caught.value)
+
+
+@pytest.fixture
+def asked(file: Path, tmp_path: Path) -> Path:
+    """People drawn and answered, in a file."""
+    drawn = read_audit(file, AuditColumns("hired", ("old",), group_names=NAMES)).draw(20)
+    drawn["group"] = np.array(NAMES)[population(1500)["groups"][drawn["row"]]]
+    drawn.to_csv(tmp_path / "asked.csv", index=False)
+    return tmp_path / "asked.csv"
+
+
+def run_audit(file: Path, *more: object) -> Result:
+    arguments = [file, "--label", "hired", "--prediction", "old", "--groups", ",".join(NAMES), *more]
+    return CliRunner().invoke(build_app(), ["audit", *map(str, arguments)])
+
+
+def test_a_draw_never_overwrites_answers(file: Path, asked: Path) -> None:
+    before = asked.read_bytes()
+    done = run_audit(file, "--draw", 10, "--out", asked)
+    assert isinstance(done.exception, InputError)
+    assert "pass it as --answers, or choose another --out" in str(done.exception)
+    assert asked.read_bytes() == before
+    assert run_audit(file, "--draw", 10, "--answers", asked, "--out", asked).exit_code == 0
+    answers, after = pd.read_csv(BytesIO(before)), pd.read_csv(asked)
+    assert len(after) == 30
+    kept = answers.merge(after, on=["row", "group"])
+    assert len(kept) == 20
+    assert asked.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_draw_keeps_answers_of_people_who_were_not_drawn(file: Path, asked: Path) -> None:
+    frame = pd.read_csv(asked)
+    frame.loc[0, "draw_probability"] = np.nan  # known, but not by a draw: the next draw does not list them
+    frame.to_csv(asked, index=False)
+    before = asked.read_bytes()
+    done = run_audit(file, "--draw", 10, "--answers", asked, "--out", asked)
+    assert "1 answers that would be lost" in str(done.exception)
+    assert asked.read_bytes() == before
+
+
+def test_a_draw_overwrites_a_list_nobody_answered_and_no_other_file(file: Path, tmp_path: Path) -> None:
+    out = tmp_path / "new.csv"
+    for _ in range(2):
+        assert run_audit(file, "--draw", 10, "--out", out).exit_code == 0
+    before = file.read_bytes()
+    assert "no list of people to ask" in str(run_audit(file, "--draw", 10, "--out", file).exception)
+    assert file.read_bytes() == before
+
+
+@pytest.mark.parametrize("wrong", [("--draw", -5), ("--within", -1), ("--within", 0), ("--within", "nan")])
+def test_numbers_that_mean_nothing_are_refused(file: Path, asked: Path, wrong: tuple, tmp_path: Path) -> None:
+    done = run_audit(file, "--answers", asked, "--out", tmp_path / "more.csv", *wrong)
+    assert isinstance(done.exception, ApodError)
+    assert str(wrong[1]) in str(done.exception)
+    assert done.stdout == ""
+    assert not (tmp_path / "more.csv").exists()
+
+
+def test_a_plan_never_asks_more_people_than_are_left() -> None:
+    assert "about 300 more" in plan_text(295, 0.05, 400)
+    assert "about 297 more" in plan_text(295, 0.05, 297)

@@ -97,6 +97,8 @@ SECRET = "Ruritanian"
         ("nationality", "pass the values, not a column's name"),
         (pd.Series(pd.to_datetime(["2020", "2021", None, None])), "turn them into numbers or text"),
         ([object(), object(), None, None], "turn them into numbers or text"),
+        ([SECRET, "", "b", "b"], "empty texts in 1 rows: use None or NaN"),
+        (pd.Series([SECRET, " ", "", "b"]), "empty texts in 2 rows: use None or NaN"),
     ],
 )
 def test_unusable_groups_are_refused_and_no_message_tells_a_group(groups: Any, message: str) -> None:
@@ -236,3 +238,13 @@ def test_answers_to_questions_leave_both_parts_as_they_are(people: People) -> No
     after = APODClassifier(**FAST).fit(people.X, people.y, sensitive_features=people.known)
     assert (people.known != None).sum() == 40  # noqa: E711
     np.testing.assert_array_equal(before.training_rows_, after.training_rows_)
+
+
+@pytest.mark.parametrize("body", ["contrastive", "precomputed"])
+@pytest.mark.parametrize("kind", [pd.DataFrame, np.asarray])
+@pytest.mark.parametrize("row", [0, 150, 299])
+def test_a_number_that_is_missing_is_named_by_its_row_in_X(kind: Any, body: str, row: int, people: People) -> None:
+    hole = people.X[["merit"]].set_axis(range(1000, 1300)).assign(other=1.5)
+    hole.iloc[row, 1] = np.nan
+    with pytest.raises(InputError, match=rf"NaN .* first in row {row} \(counting from 0\)"):
+        APODClassifier(**FAST | {"body": body}).fit(kind(hole), people.y)

@@ -219,3 +219,8 @@ def test_a_file_whose_parts_do_not_fit_is_refused(change: str, saved: Path) -> N
     safetensors.torch.save_file(tensors, saved, metadata={"facts": json.dumps(facts)})
     with pytest.raises(CheckpointError, match=saved.name):
         APODClassifier.load(saved)
+
+
+def test_a_folder_is_no_saved_classifier(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="is a folder: pass the path given to save"):
+        APODClassifier.load(tmp_path)

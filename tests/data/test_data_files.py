@@ -255,6 +255,13 @@ BAD: dict[str, tuple[str | bytes, dict[str, object], str]] = {
         {"sensitive": "gender", "reference": "femal"},
         "no group 'femal': did you mean 'fema",
     ),
+    "control character in a group": (
+        LONG.replace(",a", ",a\x1b[2J"),
+        {"sensitive": "s"},
+        "'s' has a value with a contr",
+    ),
+    "NUL in a named group": (PEOPLE, {"group_names": ["a", "b\x00"]}, "list of groups has a value with a control char"),
+    "control character in a label": (LONG.replace("\n1,", "\n1\x07,"), {}, "'hired' has a value with a control char"),
     "reference without groups": (PEOPLE, {"reference": "female"}, "A reference group needs groups"),
     "one group named": (PEOPLE, {"group_names": ["a"]}, "Name at least two groups"),
     "a group named twice": (PEOPLE, {"group_names": ["a", "a"]}, "Name at least two groups, each once"),
@@ -369,3 +376,16 @@ def test_any_text_loads_or_is_refused_in_one_line(cells: list[str], tmp_path_fac
     people = load(path)
     assert len(people) == len(cells)
     assert np.isfinite(TableEncoder().fit_transform(people.features)).all()
+
+
+@pytest.mark.parametrize("spelled", [("female", "male"), ("W", "M"), ("0", "1")])
+def test_a_copy_of_the_sensitive_column_is_no_feature(spelled: tuple[str, str], write) -> None:  # type: ignore[no-untyped-def]
+    rows = [(i % 2, i * i % 7, int(i * i % 5 == 1)) for i in range(60)]
+    lines = [f"{y},{x},{('female', 'male')[s]},{spelled[s]}" for y, x, s in rows]
+    lines[4] = lines[4].replace("female", "")  # not on record: nothing to compare
+    text = "\n".join(["hired,x,gender,sex", *lines, ""])
+    with pytest.raises(InputError, match=r"Column 'sex' is 'gender' once more.*--drop sex"):
+        load(write(text), sensitive="gender")
+    assert list(load(write(text), sensitive="gender", drop=["sex"]).features) == ["x"]
+    lines[7] = f"1,3,female,{spelled[1]}"  # one person differs: a feature like any other
+    assert list(load(write("\n".join(["hired,x,gender,sex", *lines, ""])), sensitive="gender").features) == ["x", "sex"]

@@ -10,7 +10,7 @@ import numpy as np
 from apod.audit.rates import Cells, rates
 from apod.audit.shares import FloatArray
 from apod.data.dataset import IntArray
-from apod.errors import BudgetError
+from apod.errors import BudgetError, InputError
 
 MOST_PLANNED = 100_000
 
@@ -44,6 +44,8 @@ def allocate(shares: FloatArray, views: Sequence[Cells], n: int, room: IntArray 
     guessed, equal parts protect against a wrong guess. `room` are people left to ask in each cell.
     """
     room = np.floor(views[0].sizes).astype(np.int64) if room is None else room
+    if n < 0:
+        raise BudgetError(f"{n} people cannot be drawn: ask for one at least.")
     if n > room.sum():
         raise BudgetError(f"{n} people cannot be drawn out of {int(room.sum())}: ask for fewer.")
     wanted = np.sqrt((leverages(shares, views) ** 2).sum(axis=(0, 1)) * (1 - (shares**2).sum(axis=1)))
@@ -77,6 +79,11 @@ class Precision:
     answered: IntArray  # (c,)
     unequal: float = 1.0  # how much wider intervals came out than foreseen, by small cells and unequal weights
 
+    @property
+    def left(self) -> int:
+        """How many people have not answered yet."""
+        return int(np.maximum(np.floor(self.views[0].sizes) - self.answered, 0).sum())
+
     def half_widths(self, more: int) -> FloatArray:
         """(v, 2) expected half width of the 95 % intervals of both differences after so many further answers."""
         room = np.maximum(np.floor(self.views[0].sizes) - self.answered, 0).astype(np.int64)
@@ -89,8 +96,9 @@ class Precision:
 
     def needed(self, within: float) -> int | None:
         """How many further answers make both differences known within +- so much; None where nobody is left to ask."""
-        most = int(np.maximum(np.floor(self.views[0].sizes) - self.answered, 0).sum())
-        most = min(most, MOST_PLANNED)
+        if not within > 0:
+            raise InputError(f"A difference cannot be known within +-{within:g}: give a number above 0, like 0.05.")
+        most = min(self.left, MOST_PLANNED)
         if self.half_widths(0).max() <= within:
             return 0
         if self.half_widths(most).max() > within:

@@ -98,6 +98,28 @@ class AuditTable:
         return np.asarray((worth * found.share + 1) / (worth + g))
 
 
+def refuse_losing_answers(path: Path, written: pd.DataFrame, column: str) -> None:
+    """InputError where writing these people to the file would lose an answer that stands in it."""
+    if not path.exists() or path.stat().st_size == 0:
+        return
+    try:
+        there = read_table(path).rename(columns=str)
+    except InputError:
+        there = pd.DataFrame()
+    named = [name for name in dict.fromkeys((column, "group")) if name in there.columns]
+    if "row" not in there.columns or not named:
+        raise InputError(f"{path} is there already and is no list of people to ask: choose another --out.")
+    kept = set(zip(written["row"].astype(str), written["group"], strict=True))
+    for name in named:
+        filled = there[_filled(there[name])]
+        told = zip(filled["row"].astype(str).str.strip(), filled[name].astype(str).str.strip(), strict=True)
+        lost = set(told) - kept
+        if lost:
+            raise InputError(
+                f"{path} holds {len(lost)} answers that would be lost: pass it as --answers, or choose another --out."
+            )
+
+
 def _refuse_uneven(plan: CellPlan, people: People, earlier: IntArray) -> None:
     for cell in np.unique(plan.code[earlier]):
         chances = people.probability[earlier][plan.code[earlier] == cell]
@@ -167,8 +189,13 @@ def _answer_columns(
     return group, chance
 
 
+def _filled(column: pd.Series[Any]) -> pd.Series[bool]:
+    """Where an answer stands."""
+    return column.notna() & (column.astype(str).str.strip() != "")
+
+
 def _groups(column: pd.Series[Any], said: AuditColumns) -> tuple[IntArray, tuple[str, ...]]:
-    filled = column.notna() & (column.astype(str).str.strip() != "")
+    filled = _filled(column)
     if said.group_names is None and not filled.any():
         raise InputError("Nobody has answered yet: name the groups (--groups female,male).")
     if not filled.any():

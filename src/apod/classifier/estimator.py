@@ -273,10 +273,12 @@ class APODClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         table = is_table(X)
         if table and not isinstance(X, pd.DataFrame):
             X = as_frame(X)
+        # where an encoder follows, it refuses what is not finite, and names the column and the row
         if not encode:
-            return validate_data(self, X, dtype=np.float32, reset=reset)
+            module = not isinstance(self.body, str)
+            return validate_data(self, X, dtype=np.float32, reset=reset, ensure_all_finite=module)
         if not table:
-            return as_frame(validate_data(self, X, reset=reset))
+            return as_frame(validate_data(self, X, reset=reset, ensure_all_finite=False))
         validate_data(self, X, skip_check_array=True, reset=reset)
         if len(X) == 0:
             raise InputError(f"Found array with 0 sample(s) (shape={X.shape}) while a minimum of 1 is required.")

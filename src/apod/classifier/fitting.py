@@ -70,7 +70,7 @@ def fit_table_body(
     frame: pd.DataFrame, rows: Rows, settings: Settings, width: int, seed: int
 ) -> tuple[TableEncoder, Body, FloatArray]:
     """Encoder and perceptron body, fitted on the training part alone, and all rows encoded."""
-    encoder = TableEncoder().fit(frame.iloc[rows.training])
+    encoder = TableEncoder().fit(frame, rows.training)
     encoded = encoder.transform(frame)
     train = encoded[rows.training]
     body = table_body(train, encoder, rows.labels[rows.training], settings, width, seed, NAME)
@@ -80,7 +80,7 @@ def fit_table_body(
 def fit_embeddings(matrix: FloatArray, rows: Rows) -> tuple[TableEncoder, Body, FloatArray]:
     """What standardises the embeddings that X holds, by the training part alone, and all of them standardised."""
     frame = as_frame(matrix)
-    encoder = TableEncoder().fit(frame.iloc[rows.training])
+    encoder = TableEncoder().fit(frame, rows.training)
     return encoder, EmbeddingBody(matrix.shape[1]), encoder.transform(frame)
 
 

@@ -62,6 +62,7 @@ def group_codes(sensitive_features: Any, n: int) -> tuple[IntArray, tuple[str, .
             f"X has {n} rows and sensitive_features has {rows}: pass one entry per row, missing where nobody was asked."
         )
     parts = [category_codes("sensitive_features", column) for column in columns]
+    _refuse_blanks(parts)
     known = np.all([codes >= 0 for codes, _ in parts], axis=0)
     texts = [np.array([*names, ""], dtype=object)[codes] for codes, names in parts]  # -1 reaches the last one
     merged = texts[0] if len(texts) == 1 else np.array([_merge(row) for row in zip(*texts, strict=True)], dtype=object)
@@ -70,6 +71,17 @@ def group_codes(sensitive_features: Any, n: int) -> tuple[IntArray, tuple[str, .
     groups = np.full(n, UNKNOWN, dtype=np.int64)
     groups[known] = codes
     return groups, tuple(names.tolist())
+
+
+def _refuse_blanks(parts: list[tuple[IntArray, list[str]]]) -> None:
+    """An empty text is hardly a group, and must not become one in silence."""
+    for codes, names in parts:
+        blank = [code for code, name in enumerate(names) if not name.strip()]
+        if blank:
+            raise InputError(
+                f"sensitive_features holds empty texts in {int(np.isin(codes, blank).sum())} rows: use None or NaN "
+                "where nobody was asked."
+            )
 
 
 def _columns(given: Any) -> list[pd.Series[Any]]:

@@ -117,6 +117,8 @@ def load_model(path: Path) -> Model:
 
 
 def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    if path.is_dir():
+        raise CheckpointError(f"{str(path)!r} is a folder: pass the path given to save.")
     try:
         with safetensors.safe_open(path, framework="pt") as file:
             facts = json.loads((file.metadata() or {}).get("facts", "{}"))

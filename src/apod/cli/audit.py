@@ -61,13 +61,14 @@ def audit(
     )
     found = read_audit(table, said, answers, seed)
     if draw:
-        _draw(found, draw, out, as_json)
+        _draw(found, draw, out, as_json, group)
         return
     result = found.audit()
+    more = result.precision.needed(within)
     if as_json:
-        typer.echo(json.dumps(result.to_dict() | {"needed": {str(within): result.precision.needed(within)}}))
+        typer.echo(json.dumps(result.to_dict() | {"needed": {str(within): more}}))
         return
-    render(result, within)
+    render(result, within, more)
 
 
 def _pairs(text: str) -> dict[str, str]:
@@ -77,23 +78,25 @@ def _pairs(text: str) -> dict[str, str]:
     return {group.strip(): column.strip() for group, column in pairs}
 
 
-def _draw(found: AuditTable, count: int, out: Path | None, as_json: bool) -> None:
+def _draw(found: AuditTable, count: int, out: Path | None, as_json: bool, group: str) -> None:
+    from apod.audit.table import refuse_losing_answers
+    from apod.campaign.exchange import write_private
+
+    if out is None and not as_json:
+        raise InputError("Say where the people to ask shall be written: --out asked.csv.")
     drawn = found.draw(count)
+    if out is not None:
+        refuse_losing_answers(out, drawn, group)
+        write_private(out, drawn.to_csv(index=False).encode())  # it will hold people's groups
     if as_json:
         typer.echo(drawn.drop(columns="group").to_json(orient="records"))
-    if out is not None:
-        drawn.to_csv(out, index=False)
-        out.chmod(0o600)  # it will hold people's groups
-    if as_json:
         return
-    if out is None:
-        raise InputError("Say where the people to ask shall be written: --out asked.csv.")
     typer.echo(
         f"{count} people to ask, {len(drawn)} in all, in {out}. Fill in `group`, then audit with --answers {out}."
     )
 
 
-def render(result: Audit, within: float) -> None:
+def render(result: Audit, within: float, more: int | None) -> None:
     """The audit as a few lines of text."""
     typer.echo(
         f"{result.people} people, {result.drawn} answers drawn at random"
@@ -114,19 +117,19 @@ def render(result: Audit, within: float) -> None:
         typer.echo(f"  gap |dTPR| + |dFPR|: {_span(view.gap)}")
     if result.change is not None:
         typer.echo(f"\nfrom {result.change.before} to {result.change.after}: gap {_span(result.change.gap)}")
-    typer.echo(f"\nplan: {plan_text(result.precision.needed(within), within)}")
+    typer.echo(f"\nplan: {plan_text(more, within, result.precision.left)}")
     for note in result.notes():
         typer.echo(f"note: {note}")
 
 
-def plan_text(more: int | None, within: float) -> str:
-    """The plan in a sentence."""
+def plan_text(more: int | None, within: float, left: int) -> str:
+    """The plan in a sentence, to two digits, but never more people than are left."""
     if more is None:
         return f"nobody is left to ask who would bring both differences within +-{within:g}."
     if more == 0:
         return f"both differences are known within +-{within:g}."
     digits = 10 ** max(0, len(str(more)) - 2)
-    return f"about {-(-more // digits) * digits} more answers to know both differences within +-{within:g}."
+    return f"about {min(-(-more // digits) * digits, left)} more answers to know both differences within +-{within:g}."
 
 
 def _span(estimate: Estimate) -> str:

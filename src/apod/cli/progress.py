@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.console import Console, Group
 from rich.live import Live
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
@@ -58,7 +59,7 @@ class TerminalListener(Listener):
             self._console.print(f"{entry['answered']} of {budget} answers")
             return
         reason = answers[-1]["reason"] if answers else {}
-        asked = ", ".join(str(reason[key]) for key in ("group", "label") if reason.get(key) is not None)
+        asked = ", ".join(escape(str(reason[key])) for key in ("group", "label") if reason.get(key) is not None)
         if not self._show_live:
             best = max(entry["curve"][1:], key=lambda point: point["validation_score"] or 0.0)
             self._console.print(
@@ -90,7 +91,7 @@ class TerminalListener(Listener):
         for group in result["group_names"]:
             for rate in ("tpr", "fpr"):
                 values = [_show(point["groups"][group][rate]) for point in (before, after)]
-                table.add_row(f"{rate.upper()} of {group}", *values)
+                table.add_row(f"{rate.upper()} of {escape(group)}", *values)
         self._console.print(table)
         self._console.print(
             f"{len(result['answers'])} answers out of {result['n_train']:,} people; "

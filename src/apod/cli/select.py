@@ -42,8 +42,10 @@ def select(
             engine=opened,
             ids=None if ids is None else str(ids),
         ).to_dict()
+    if len(found["picks"]) < k:
+        typer.echo(f"only {len(found['picks'])} people were there to pick from, of {k} asked for", err=True)
     if as_json:
         typer.echo(json.dumps(found))
         return
     for pick in found["picks"]:
-        typer.echo(f"{pick.get('id', pick['row'])}\t{pick['distance']}")
+        typer.echo(f"{pick.get('id', pick['row'])}\t{'inf' if pick['distance'] is None else pick['distance']}")

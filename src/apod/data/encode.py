@@ -91,11 +91,19 @@ class TableEncoder:
     def __init__(self, max_categories: int = MAX_CATEGORIES) -> None:
         self.max_categories = max_categories
 
-    def fit(self, X: Any) -> Self:
-        """Learn means, deviations and categories from these rows and no others."""
+    def fit(self, X: Any, rows: IntArray | None = None) -> Self:
+        """Learn means, deviations and categories from these rows and no others: from `rows` of X where given.
+
+        What is wrong with a number is said of any row of X, by its position in X.
+        """
         frame = as_frame(X)
         if len(frame) == 0:
             raise InputError(f"X has 0 sample(s) (shape={frame.shape}) while a minimum of 1 is required.")
+        if rows is not None:
+            for name in frame.columns:
+                if is_number(frame[name]):
+                    _finite(str(name), frame[name])
+            frame = frame.iloc[rows]
         return self._settle(tuple(self._fit_column(str(name), frame[name]) for name in frame.columns))
 
     @classmethod

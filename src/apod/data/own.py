@@ -16,6 +16,7 @@ Rules
 from __future__ import annotations
 
 import difflib
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,6 +66,8 @@ def load_file(path: Path, said: FileColumns) -> Dataset:
     features, notes = read_features(
         frame.drop(columns=[name for name in {label, sensitive, *drop} if name is not None])
     )
+    if sensitive is not None:
+        _refuse_copies(features, sensitive, groups)
     return Dataset(
         name=table_name(path),
         own=True,
@@ -111,6 +114,7 @@ def read_labels(name: str, column: pd.Series[Any], positive: str | None) -> tupl
         what = f"{len(values)} distinct values ({_some(sorted(values), 4)})" if len(values) > 1 else "one value only"
         remedy = "multi-class labels are not there yet" if len(values) > 2 else "there is nothing to tell apart"
         raise InputError(f"Label column {name!r} has {what}; a binary label has two: {remedy}.")
+    refuse_control(f"Label column {name!r}", values)
     if positive is not None and positive not in values:
         raise UnknownName(f"label value in column {name!r},", positive, values)
     one = values.index(positive if positive is not None else _positive_of(values))
@@ -133,6 +137,7 @@ def read_groups(
     """Group codes and names. Messages say nothing of any row: who belongs where is nobody's business."""
     if given is not None and (len(given) < 2 or len(set(given)) < len(given)):
         raise InputError("Name at least two groups, each once.")
+    refuse_control("The list of groups", given or ())
     codes, found = (np.full(len(frame), UNKNOWN), []) if name is None else _recorded_groups(name, frame[name])
     counts = {value: int((codes == i).sum()) for i, value in enumerate(found)}
     names = list(given) if given is not None else sorted(found)
@@ -159,9 +164,34 @@ def _recorded_groups(name: str, column: pd.Series[Any]) -> tuple[IntArray, list[
     place = np.array([*(found.index(cell) if cell else UNKNOWN for cell in spelled), UNKNOWN], dtype=np.int64)
     codes = place[codes]
     known = int((codes >= 0).sum())
+    refuse_control(f"Column {name!r}", found)
     if len(found) > max(FEW_ROWS, known // 2):
         raise InputError(f"Column {name!r} has {len(found)} different groups in {known} rows: name a column of groups.")
     return codes, found
+
+
+def _refuse_copies(features: pd.DataFrame, sensitive: str, groups: IntArray) -> None:
+    """Refuse a feature that is the sensitive column over again, however its values are spelled."""
+    known = groups != UNKNOWN
+    if known.sum() <= FEW_ROWS:  # so few agree by chance
+        return
+    size = int(groups.max()) + 1
+    for name in map(str, features.columns):
+        codes = pd.factorize(features[name])[0]
+        both = known & (codes >= 0)
+        values, groups_seen = np.unique(codes[both]), np.unique(groups[both])
+        if len(values) != len(groups_seen) or len(values) < 2:
+            continue
+        if len(np.unique(codes[both] * size + groups[both])) == len(values):
+            raise InputError(
+                f"Column {name!r} is {sensitive!r} once more, row by row: leave it out of the features (--drop {name})."
+            )
+
+
+def refuse_control(name: str, values: Sequence[str]) -> None:
+    """InputError where a name that will be shown holds a control character; it does not repeat the name."""
+    if any(unicodedata.category(letter) == "Cc" for value in values for letter in value):
+        raise InputError(f"{name} has a value with a control character (NUL, escape, tab, ...): clean the table.")
 
 
 def read_features(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:

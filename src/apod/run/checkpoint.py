@@ -17,13 +17,14 @@ import pandas as pd
 import torch
 
 from apod.answers import Answers
+from apod.campaign.exchange import write_private
 from apod.data.dataset import Dataset
 from apod.errors import CheckpointError
 from apod.head_selection import BestHeads
 from apod.large import blocks, is_large
 from apod.mitigation import Mitigation, Question
 from apod.mitigation_state import take_up, trained_arrays
-from apod.tensorfiles import read_tensors, replace, write_tensors
+from apod.tensorfiles import read_tensors, write_tensors
 
 
 def fingerprint(dataset: Dataset, facts: dict[str, Any]) -> str:
@@ -75,9 +76,7 @@ class Checkpoint:
 
     def _rewrite(self, lines: list[str]) -> None:
         """Drop a torn last line, so that the next answer starts on a line of its own."""
-        partial = self._answers.with_suffix(".partial")
-        partial.write_text("".join(line + "\n" for line in lines))
-        replace(partial, self._answers)
+        write_private(self._answers, "".join(line + "\n" for line in lines).encode())
 
     def save(self, mitigation: Mitigation, best: BestHeads, record: dict[str, Any]) -> None:
         """Save the state after a round, together with what was recorded of the rounds so far."""
@@ -109,10 +108,14 @@ class Checkpoint:
         return record
 
     def _write_line(self, entry: dict[str, Any], mode: str = "a") -> None:
-        with self._answers.open(mode) as file:
+        with open(self._answers, mode, opener=_private) as file:
             file.write(json.dumps(entry) + "\n")
             file.flush()
             os.fsync(file.fileno())
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _parse(line: str, last: bool) -> dict[str, Any] | None:

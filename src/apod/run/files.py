@@ -1,4 +1,4 @@
-"""The files of a finished run: result.json and report.html, each written whole or not at all."""
+"""The files of a finished run: result.json and report.html, each written whole or not at all, for the owner's eyes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import time
 from pathlib import Path
 
+from apod.campaign.exchange import write_private
 from apod.report import render_report
 from apod.run.experiment import Outcome
 from apod.run.pictures import draw_pictures
@@ -17,7 +18,7 @@ def write_outcome(outcome: Outcome, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     _write_result(outcome, folder)  # first: whatever happens while drawing, the result is there
     report = folder / "report.html"
-    _write(report, render_report(outcome.result, draw_pictures(outcome)))
+    write_private(report, render_report(outcome.result, draw_pictures(outcome)).encode())
     seconds = round(time.perf_counter() - start, 3)
     timing |= {"report_seconds": seconds, "total_seconds": round(timing["total_seconds"] + seconds, 3)}
     _write_result(outcome, folder)
@@ -25,10 +26,4 @@ def write_outcome(outcome: Outcome, folder: Path) -> Path:
 
 
 def _write_result(outcome: Outcome, folder: Path) -> None:
-    _write(folder / "result.json", json.dumps(outcome.result, indent=1, allow_nan=False) + "\n")
-
-
-def _write(path: Path, text: str) -> None:
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(path)
+    write_private(folder / "result.json", (json.dumps(outcome.result, indent=1, allow_nan=False) + "\n").encode())
