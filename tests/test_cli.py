@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from apod.campaign import Campaign
 from apod.cli import build_app, main
 from apod.data import make_example
 
@@ -235,6 +236,36 @@ def test_a_whole_campaign_from_the_command_line(people_csv: Path, tmp_path: Path
     assert "budget is spent" in apod("ask", "hiring.db", folder=tmp_path).stdout
     assert apod("log", "verify", "hiring.db", folder=tmp_path).returncode == 0
     assert apod("tell", "hiring.db", "9-9", "circle", folder=tmp_path).returncode == 2
+
+
+def test_the_status_says_what_stands_what_was_erased_the_groups_and_the_end(people_csv: Path, tmp_path: Path) -> None:
+    rules = {"label": "hired", "groups": ["circle", "triangle"], "sensitive": "gender", "audit_share": 0.0}
+    with Campaign.create_from_table(tmp_path / "h.db", people_csv, budget=5, refit="demand", **rules) as campaign:  # type: ignore[arg-type]
+        for who, answer in (("otto", "declined"), ("otto", "cannot_tell"), ("maria", "circle")):
+            campaign.tell(campaign.ask(who), answer)  # type: ignore[arg-type]
+        old = campaign.ask("maria")
+        assert old is not None
+        campaign.tell(old, "circle")
+        again = campaign.undo("maria")
+        assert again is not None
+        campaign.skip(again)
+        campaign.erase(annotator="otto")
+        status = campaign.status()
+        assert (status.answered, status.standing, status.declined, status.cannot_tell) == (3, 1, 0, 0)
+        assert [one.answered for one in campaign.annotators()] == [1, 0]
+    told = apod("tell", "h.db", old.id, "circle", folder=tmp_path)
+    assert (told.returncode, told.stderr.count("\n")) == (2, 1)
+    assert f"taken back: the question is {again.id} now" in told.stderr
+    handed = apod("export", "h.db", "out.json", "--tasks", 2, folder=tmp_path).stdout
+    assert handed.startswith("1 answers and 2 open questions in out.json.")
+    assert "put to nobody else until 20" in handed
+    assert apod("campaign", "close", "h.db", folder=tmp_path).returncode == 0
+    lines = apod("status", "h.db", folder=tmp_path).stdout.splitlines()
+    assert lines[0] == "h: 1 of 5 answers, 2 in hands"
+    assert "  closed: nothing more is asked" in lines
+    assert "  groups: circle, triangle" in lines
+    assert "  2 more erased; they stay paid from the budget, which has 0 left" in lines
+    assert not any("declined" in line or "cannot tell" in line for line in lines)
 
 
 def test_ctrl_c_ends_a_command_with_one_line_and_status_130(people_csv: Path, tmp_path: Path) -> None:

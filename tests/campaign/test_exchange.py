@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -61,7 +62,7 @@ def eventful(workshop: Workshop) -> Campaign:
 @pytest.mark.parametrize("name", FILES)
 def test_what_goes_out_comes_back_the_same(on_sqlite: Workshop, elsewhere: Workshop, tmp_path: Path, name: str) -> None:
     campaign = eventful(on_sqlite)
-    assert campaign.export(tmp_path / name) == len(told(campaign)) == 10
+    assert campaign.export(tmp_path / name).answers == len(told(campaign)) == 10
     other = elsewhere.create(groups=ODD_GROUPS, ids=IDS, overlap=2, budget=12)
     report = other.import_(tmp_path / name)
     assert (report.added, report.repeated, report.conflicts) == (10, 0, ())
@@ -196,14 +197,17 @@ def annotate_outside(path: Path, answers: list[object]) -> None:
 def test_label_studio_tasks_go_out_and_their_annotations_come_in(workshop: Workshop, tmp_path: Path) -> None:
     campaign = workshop.create(budget=6, ids=IDS)
     path = tmp_path / "tasks.json"
-    assert campaign.export(path, tasks=4) == 0
+    report = campaign.export(path, tasks=4)
+    assert (report.answers, report.handed) == (0, 4)
+    left = datetime.fromisoformat(report.until or "") - datetime.now(UTC)
+    assert timedelta(days=13.9) < left < timedelta(days=14.1)
     assert campaign.status().pending == 4
     tasks = json.loads(path.read_text())
     assert len({task["data"]["row"] for task in tasks}) == 4
     assert all(task["data"]["text"] and task["annotations"] == [] for task in tasks)
     annotate_outside(path, [GROUPS[0], GROUPS[1], None, "cannot_tell"])
-    report = campaign.import_(path)
-    assert (report.added, report.skipped) == (3, 1)
+    taken = campaign.import_(path)
+    assert (taken.added, taken.skipped) == (3, 1)
     status = campaign.status()
     assert (status.answered, status.pending, status.cannot_tell) == (3, 0, 1)
     assert [report.name for report in campaign.annotators() if report.answered] == ["anna@example.org"]
@@ -219,6 +223,13 @@ def test_no_more_tasks_are_handed_out_than_the_budget_allows(on_sqlite: Workshop
     campaign.export(tmp_path / "tasks.json", tasks=100)
     assert len(json.loads((tmp_path / "tasks.json").read_text())) == 29
     assert campaign.turn("b").why == "wait"
+
+
+def test_no_more_tasks_are_handed_out_than_were_asked_for(on_sqlite: Workshop, tmp_path: Path) -> None:
+    campaign = on_sqlite.create(budget=30, lookahead=4)
+    report = campaign.export(tmp_path / "tasks.json", tasks=6)
+    assert report.handed == len(json.loads((tmp_path / "tasks.json").read_text())) == 6
+    assert campaign.status().pending == 6
 
 
 def test_the_labelling_configuration_is_valid_whatever_the_groups_are_called() -> None:

@@ -45,14 +45,21 @@ class Calls(RuleBasedStateMachine):
     def tell(self, question: Question | None, outcome: str) -> None:
         if question is None:
             return
+        withdrawn = question.id in self.withdrawn()
         try:
             receipt = self.campaign.tell(question, outcome)
         except Conflict:
             assert question.id in self.told
-            assert self.told[question.id] != outcome
+            assert withdrawn or self.told[question.id] != outcome
             return
+        assert not withdrawn
         assert receipt.repeated == (question.id in self.told)
         self.told[question.id] = outcome
+
+    def withdrawn(self) -> set[str]:
+        journal = Journal(self.campaign.store, self.campaign.materials.campaign)
+        given = journal.view(lambda connection, state, at: list(state.answers.values()))
+        return {f"{one.number}-{one.token}" for one in given if one.withdrawn}
 
     @rule(question=consumes(questions))
     def skip(self, question: Question | None) -> None:

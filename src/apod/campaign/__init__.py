@@ -16,6 +16,7 @@ from apod.campaign.settings import KINDS, CampaignSettings
 from apod.campaign.state import CANNOT_TELL, DECLINED
 from apod.campaign.status import AnnotatorReport, Status
 from apod.campaign.store import Store
+from apod.campaign.transfer import ExportReport
 from apod.campaign.upgrade import upgrade
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "Engine",
     "EngineFactory",
     "Erasure",
+    "ExportReport",
     "GroupAnswer",
     "ImportReport",
     "LogCheck",

@@ -29,6 +29,7 @@ class Receipt:
     counted   it takes part in the campaign; a late answer does not where somebody else has the question by now, or
               the budget is taken. It is recorded all the same
     repeated  the same call was recorded before; nothing was added
+    undone    the answer was taken back since
     """
 
     question: str
@@ -36,6 +37,7 @@ class Receipt:
     late: bool = False
     counted: bool = True
     repeated: bool = False
+    undone: bool = False
 
 
 def tell(desk: Desk, token: int, value: Value, kind: str, annotator: str | None, key: str | None) -> Receipt:
@@ -49,6 +51,8 @@ def tell(desk: Desk, token: int, value: Value, kind: str, annotator: str | None,
         return _receipt(given, repeated=True)
     if token in state.by_token:
         given = state.answers[state.by_token[token]]
+        if given.withdrawn:
+            raise _taken_back(state, held)
         if not _same(desk, given, value):
             raise Conflict(
                 "This question has a different answer already: to change it, correct it (`apod tell --correct`)."
@@ -72,7 +76,7 @@ def tell(desk: Desk, token: int, value: Value, kind: str, annotator: str | None,
 def correct(desk: Desk, token: int, value: Value, kind: str | None, annotator: str | None, key: str | None) -> Receipt:
     """Replace an answer by another one; both stay in the log."""
     state = desk.state
-    find_lease(state, token, annotator)
+    held = find_lease(state, token, annotator)
     given = state.answers.get(state.by_token.get(token, 0))
     if given is None:
         raise NotFound("This question has no answer yet: use `tell`.")
@@ -81,7 +85,7 @@ def correct(desk: Desk, token: int, value: Value, kind: str | None, annotator: s
             raise Conflict("This key was used for something else: use a new one.")
         return _receipt(given, repeated=True)
     if given.withdrawn:
-        raise Conflict("This answer was undone: ask for the question again and tell a new one.")
+        raise _taken_back(state, held)
     if given.erased:
         raise Conflict("This answer was erased and is not asked for again.")
     stored = desk.answer(given.values[-1])
@@ -224,6 +228,14 @@ def _find(state: State, item: Incoming) -> Given | None:
     return None
 
 
+def _taken_back(state: State, held: Lease) -> Conflict:
+    """That an answer was undone, and under which id its annotator holds or held the question since."""
+    tokens = state.questions[held.number].tokens
+    last = max(token for token in tokens if state.leases[token].annotator == held.annotator)
+    now = f"the question is {held.number}-{last} now" if last > held.token else "ask for the question again"
+    return Conflict(f"This answer was taken back: {now}.")
+
+
 def _own_leases(state: State, held: Lease) -> list[Lease]:
     """Later leases of the same question to the same person: a late answer settles those too."""
     tokens = state.questions[held.number].tokens
@@ -271,4 +283,5 @@ def _receipt(given: Given, repeated: bool = False) -> Receipt:
         given.late,
         given.counted and not given.withdrawn,
         repeated,
+        given.withdrawn,
     )

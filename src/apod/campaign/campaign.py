@@ -28,6 +28,7 @@ from apod.campaign.session import Refits, clean_key, default_folder
 from apod.campaign.settings import CampaignSettings, clean_name
 from apod.campaign.status import AnnotatorReport, Status, annotators_of, status_of
 from apod.campaign.store import Store
+from apod.campaign.transfer import ExportReport
 from apod.campaign.upgrade import check_schema
 from apod.errors import BudgetError, InputError
 
@@ -293,8 +294,8 @@ class Campaign(Handing, Owning):
 
     def export(
         self, path: str | os.PathLike[str], format: str | None = None, *, tasks: int = 0, task_days: float = 14
-    ) -> int:
-        """Write all answers that stand (CSV, Parquet, JSON Lines, Label Studio JSON by the ending); how many.
+    ) -> ExportReport:
+        """Write all answers that stand (CSV, Parquet, JSON Lines, Label Studio JSON by the ending).
 
         For Label Studio, `tasks` hands out so many open questions along with them, for `task_days`.
         """
@@ -380,7 +381,7 @@ def campaigns(url: str | os.PathLike[str]) -> list[CampaignInfo]:
         return [
             Journal(store, row.id).view(
                 lambda c, state, at, name=row.name: CampaignInfo(  # type: ignore[misc]
-                    name, state.spent, state.pending(state.now(at)), state.budget, state.finished
+                    name, state.standing, state.pending(state.now(at)), state.budget, state.finished
                 )
             )
             for row in rows

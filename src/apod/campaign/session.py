@@ -201,7 +201,7 @@ class Session:
             return Value(str(answer))
         if isinstance(answer, str) and answer in self.settings.groups:
             return Value(GROUP, self.settings.groups.index(answer))
-        raise UnknownGroup("That is none of this campaign's groups: see `apod status` for how they are written.")
+        raise UnknownGroup("That is none of this campaign's groups: `apod status` lists how they are written.")
 
     def _kind(self, kind: str | None) -> str:
         if kind is not None:

@@ -128,6 +128,11 @@ class State:
         paid = given.outcome == GROUP or bool(self.settings.get("unanswered_costs", True))
         return paid and given.counted and not given.withdrawn and self.questions[given.number].purpose != GOLD
 
+    @property
+    def standing(self) -> int:
+        """Answers paid from the budget that are not erased."""
+        return sum(self.costs(given) and not given.erased for given in self.answers.values())
+
     def current(self) -> Iterator[Given]:
         """Answers that stand, in the order of their questions, then of their arrival."""
         for asked in self.questions.values():

@@ -25,6 +25,7 @@ class Status:
     groups: tuple[str, ...] = field(repr=False)  # as answers must spell them
     budget: int
     answered: int  # paid from the budget
+    standing: int  # of those, not erased
     pending: int  # in somebody's hands now
     remaining: int
     questions: int  # rows asked about
@@ -78,7 +79,7 @@ def status_of(
     connection: Connection, campaign: int, state: State, settings: CampaignSettings, collected: Collected, at: int
 ) -> Status:
     """The counts of a state."""
-    standing = list(state.current())
+    standing = [given for given in state.current() if not given.erased]
     ordinary = [given for given in standing if state.questions[given.number].purpose != GOLD]
     counted = [given for given in ordinary if given.counted]
     pending = state.pending(state.now(at))
@@ -90,6 +91,7 @@ def status_of(
         groups=settings.groups,
         budget=state.budget,
         answered=state.spent,
+        standing=state.standing,
         pending=pending,
         remaining=max(0, state.budget - state.spent - pending),
         questions=len(state.rows),
@@ -125,7 +127,7 @@ def annotators_of(state: State, collected: Collected) -> list[AnnotatorReport]:
     kappas = pairwise_kappa(collected.votes)
     found = []
     for name in sorted(state.tokens_of):
-        mine = [given for given in state.current() if given.annotator == name]
+        mine = [given for given in state.current() if given.annotator == name and not given.erased]
         with_others: dict[str, float | None] = {}
         for (first, second), value in kappas.items():
             if name in (first, second):

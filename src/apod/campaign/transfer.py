@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,22 +25,36 @@ from apod.errors import InputError
 if TYPE_CHECKING:
     from apod.campaign.session import Session
 
+OUTSIDE = "label-studio"
+"""In whose hands the questions are that were handed out in a file."""
+
 _PURPOSES = ("training", "audit", GOLD)
 
 
-def export(session: Session, path: Path, format_: str | None, tasks: int, task_days: float) -> int:
-    """Write all answers that stand; how many."""
+@dataclass(frozen=True)
+class ExportReport:
+    """What went out: answers, open questions handed out along with them, and until when those are nobody else's."""
+
+    answers: int
+    handed: int = 0
+    until: str | None = None
+
+
+def export(session: Session, path: Path, format_: str | None, tasks: int, task_days: float) -> ExportReport:
+    """Write all answers that stand, and for Label Studio so many open questions."""
     form = format_of(path, format_)
     found = records(session)
+    until: str | None = None
     if form == "label_studio":
-        handed = hand_out(session, tasks, task_days) if tasks else []
+        handed, until = hand_out(session, tasks, task_days) if tasks else ([], None)
         shown = {row: session.shown(row)[1] for row in {r.row for r in (*found, *handed) if r.row is not None}}
         write_private(path, to_tasks(found, shown, handed))
     elif tasks:
         raise InputError("Open questions can be handed out as Label Studio tasks only.")
     else:
+        handed = []
         write_private(path, WRITERS[form](found))
-    return len(found)
+    return ExportReport(len(found), len(handed), until)
 
 
 def records(session: Session) -> list[Record]:
@@ -75,19 +90,19 @@ def records(session: Session) -> list[Record]:
     return [replace(item, id=session.shown(item.row or 0)[0]) for item in session.reader.view(look)]
 
 
-def hand_out(session: Session, count: int, days: float, annotator: str = "label-studio") -> list[Record]:
-    """Lease so many open questions at once, for work outside."""
+def hand_out(session: Session, count: int, days: float) -> tuple[list[Record], str | None]:
+    """Lease so many open questions at once, for work outside; and until when."""
     lease_ms = round(days * 86_400_000)
 
-    def command(desk: Desk) -> tuple[list[Leased], list[Record]]:
+    def command(desk: Desk, wanted: int) -> tuple[list[Leased], list[Record]]:
         state = desk.state
         taken: list[Leased] = []
         for queued in list(desk.proposals()):
             room = state.budget - state.spent - state.pending(desk.now)
-            if len(taken) == count or room < 1 or state.finished:
+            if len(taken) == wanted or room < 1 or state.finished:
                 break
             if queued.proposal.row not in state.rows and queued.proposal.row not in state.gold:
-                taken.append(lease(desk, None, annotator, queued=queued, lease_ms=lease_ms))
+                taken.append(lease(desk, None, OUTSIDE, queued=queued, lease_ms=lease_ms))
         return taken, [
             Record(
                 row=held.row,
@@ -99,12 +114,14 @@ def hand_out(session: Session, count: int, days: float, annotator: str = "label-
         ]
 
     found: list[Record] = []
+    until = None
     while len(found) < count:
-        handed, fresh = session.journal.submit(command)
-        found.extend(fresh[: count - len(found)])
+        handed, fresh = session.journal.submit(partial(command, wanted=count - len(found)))
+        found.extend(fresh)
+        until = moment(handed[0].expires_at) if handed and until is None else until
         if not handed and (not session.refitter.supply() or not session.journal.submit(_has_room)):
             break
-    return [replace(item, id=session.shown(item.row or 0)[0]) for item in found]
+    return [replace(item, id=session.shown(item.row or 0)[0]) for item in found], until
 
 
 def _has_room(desk: Desk) -> bool:

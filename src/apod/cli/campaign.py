@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from apod.cli.campaign_options import FILES, JSON, NAME, URL, WHO, opened_campaign, without_password
-from apod.cli.campaign_report import latest_audit, report, show_audit
+from apod.cli.campaign_report import latest_audit, report, show_status
 from apod.cli.options import ADDRESS, ENGINE, chosen_factory, words
 
 if TYPE_CHECKING:
@@ -201,6 +201,7 @@ def tell(
         return
     late = " It came after the lease had run out." if receipt.late else ""
     counted = "" if receipt.counted else " It does not count: somebody else has the question, or the budget is taken."
+    counted = " It was taken back since." if receipt.undone else counted
     typer.echo(("Recorded before; nothing was added." if receipt.repeated else "Recorded.") + late + counted)
 
 
@@ -249,12 +250,7 @@ def status(
     if as_json:
         typer.echo(json.dumps(found))
         return
-    typer.echo(f"{found['name']}: {found['answered']} of {found['budget']} answers, {found['pending']} in hands")
-    for name in ("cannot_tell", "declined", "skipped", "late", "erased", "model_answers", "behind", "agreement"):
-        if found[name]:
-            typer.echo(f"  {name.replace('_', ' ')}: {found[name]}")
-    if found["audit"] is not None:
-        show_audit(found["audit"])
+    show_status(found)
     for one in found.get("by_annotator", []):
         typer.echo(f"  {one}")
     for reminder in found["reminders"]:
@@ -274,8 +270,10 @@ def export(
     Example: apod export hiring.db answers.csv
     """
     with opened_campaign(url, campaign, files) as opened:
-        count = opened.export(path, format, tasks=tasks)
-    typer.echo(f"{count} entries in {path}.")
+        report = opened.export(path, format, tasks=tasks)
+    typer.echo(f"{report.answers} answers and {report.handed} open questions in {path}.")
+    if report.until is not None:
+        typer.echo(f"The open questions are put to nobody else until {report.until}; apod import takes them in.")
 
 
 def import_(

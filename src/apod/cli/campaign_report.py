@@ -25,6 +25,22 @@ def latest_audit(opened: Campaign) -> dict[str, Any] | None:
     return None if found is None else found.to_dict()
 
 
+def show_status(found: dict[str, Any]) -> None:
+    """Counts, the groups as answers spell them, and the audit."""
+    typer.echo(f"{found['name']}: {found['standing']} of {found['budget']} answers, {found['pending']} in hands")
+    if found["finished"]:
+        typer.echo("  closed: nothing more is asked")
+    if found["answered"] > found["standing"]:
+        gone = found["answered"] - found["standing"]
+        typer.echo(f"  {gone} more erased; they stay paid from the budget, which has {found['remaining']} left")
+    typer.echo(f"  groups: {', '.join(found['groups'])}")
+    for name in ("cannot_tell", "declined", "skipped", "late", "erased", "model_answers", "behind", "agreement"):
+        if found[name]:
+            typer.echo(f"  {name.replace('_', ' ')}: {found[name]}")
+    if found["audit"] is not None:
+        show_audit(found["audit"])
+
+
 def show_audit(found: dict[str, Any]) -> None:
     """Gap, change and plan in a few lines."""
     for name, view in found["predictions"].items():

@@ -80,7 +80,10 @@ def _metrics(view: Facts) -> dict[str, Any]:
 
 def _lead(facts: Facts) -> list[str]:
     status, audit = facts["status"], facts["audit"]
-    sentences = [f"{plural(status['answered'], 'answer')} of a budget of {count(status['budget'])}."]
+    sentences = [f"{plural(status['standing'], 'answer')} of a budget of {count(status['budget'])}."]
+    if status["answered"] > status["standing"]:
+        gone = plural(status["answered"] - status["standing"], "more was", "more were")
+        sentences.append(f"{gone} erased and stay paid from the budget.")
     if audit is None:
         return [*sentences, facts["no_audit"]]
     change = audit["change"]
@@ -123,7 +126,7 @@ def _cards(facts: Facts) -> list[dict[str, str]]:
     cards.append(
         {
             "what": "Answers",
-            "after": f"{count(status['answered'])} of {count(status['budget'])}",
+            "after": f"{count(status['standing'])} of {count(status['budget'])}",
             "small": f"{count(purposes.get('training', 0))} to train, {count(purposes.get('audit', 0))} to audit.",
         }
     )
@@ -202,7 +205,7 @@ def _plan(audit: Facts) -> str:
 
 def _asked(facts: Facts) -> str:
     status = facts["status"]
-    said = [f"{plural(status['questions'], 'person', 'people')} asked about, {plural(status['answered'], 'answer')}"]
+    said = [f"{plural(status['questions'], 'person', 'people')} asked about, {plural(status['standing'], 'answer')}"]
     for name in ("cannot_tell", "declined", "skipped", "late", "erased"):
         if status[name]:
             said.append(f"{count(status[name])} {name.replace('_', ' ')}")

@@ -168,6 +168,22 @@ class AskingContract(Contract):
         assert campaign.ask("a").row == shown.row  # type: ignore[union-attr]
         assert [answer.group for answer in campaign.answers()] == [0, 1]
 
+    @pytest.mark.parametrize("answer", [GROUPS[0], GROUPS[1], "declined"])
+    def test_an_answer_taken_back_is_not_taken_again_under_its_old_id(self, workshop: Workshop, answer: str) -> None:
+        campaign = workshop.create(budget=3)
+        question = campaign.ask("a")
+        assert question is not None
+        campaign.tell(question, GROUPS[0], key="k")
+        again = campaign.undo("a")
+        assert again is not None
+        for act in (campaign.tell, campaign.correct):
+            with pytest.raises(Conflict, match=f"taken back: the question is {again.id} now"):
+                act(question, answer)
+        repeat = campaign.tell(question, GROUPS[0], key="k")
+        assert (repeat.repeated, repeat.undone, repeat.counted) == (True, True, False)
+        assert campaign.status().answered == 0
+        assert campaign.tell(again, answer).counted
+
     def test_undo_brings_a_skipped_question_back(self, workshop: Workshop) -> None:
         campaign = workshop.create()
         question = campaign.ask("a")
