@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from apod.campaign import Campaign
+from apod.cli.campaign_report import latest_audit, show_audit
 from apod.data import make_example
 from apod.report.campaign import render_campaign
 from apod.report.campaign_facts import campaign_facts
@@ -29,8 +30,11 @@ def campaign_with(folder: Path, answers: int, share: float) -> Campaign:
     return campaign
 
 
-def test_the_report_has_before_and_after_per_group_the_plan_and_whom_we_asked(tmp_path: Path) -> None:
-    facts = campaign_facts(campaign_with(tmp_path, 40, 0.5))
+def test_the_report_has_before_and_after_per_group_the_plan_and_whom_we_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    campaign = campaign_with(tmp_path, 40, 0.5)
+    facts = campaign_facts(campaign)
     assert json.dumps(facts, allow_nan=False)
     assert facts["audit"]["answers"]["drawn"] == 20
     assert set(facts["audit"]["predictions"]) == {"before", "after"}
@@ -42,8 +46,14 @@ def test_the_report_has_before_and_after_per_group_the_plan_and_whom_we_asked(tm
         "Further audit answers",
         "Whom we asked",
         "The log is whole",
+        f"Mitigation here is the classifier of strength {facts['strength']:g}.",
     ):
         assert text in page
+    found = latest_audit(campaign)
+    assert found is not None
+    show_audit(found)
+    assert campaign.asking_strength() in QUICK["strengths"]  # type: ignore[operator]
+    assert f"the head that asks (strength {campaign.asking_strength():g})" in capsys.readouterr().out
     assert "Consent &lt;b&gt;" in page
     assert 'http-equiv="Content-Security-Policy" content="default-src \'none\'' in page.replace("&#39;", "'")
 

@@ -100,6 +100,19 @@ def test_intervals_of_differences_and_of_the_change_cover_the_truth(features: bo
     assert min(hits.values()) >= 0.86 * audits  # 95 % less three standard errors
 
 
+def test_the_change_of_the_gap_is_the_gap_after_minus_the_gap_before() -> None:
+    people = population(1500)
+    for number in range(20):
+        rows = np.random.default_rng(number).choice(1500, 40, replace=False)
+        decided = {"before": people["before"], "after": people["after"]}
+        found = audit(people["labels"], decided, answers_of(people, rows), NAMES, seed=number)
+        assert found.change is not None
+        gap, before, after = found.change.gap, found.views["before"].gap, found.views["after"].gap
+        assert None not in (gap.value, gap.low, gap.high, before.value, after.value)
+        assert gap.value == pytest.approx(after.value - before.value)  # type: ignore[operator]
+        assert gap.low <= gap.value <= gap.high  # type: ignore[operator]
+
+
 def test_the_change_is_known_far_better_than_either_gap() -> None:
     people = population()
     rows = np.random.default_rng(0).choice(6000, 200, replace=False)

@@ -49,6 +49,7 @@ def audit(
         raise InputError("Nobody who was drawn at random has answered yet: draw some first (apod audit FILE --draw N).")
     guessed = group_proxies(people, proxies, features, seed)
     names = list(people.decisions)
+    views = {name: _view(people, name, guessed, seed, level) for name in names}
     return Audit(
         group_names=people.group_names,
         people=len(people.labels),
@@ -56,8 +57,8 @@ def audit(
         told=len(people.told),
         silent=people.silent,
         level=level,
-        views={name: _view(people, name, guessed, seed, level) for name in names},
-        change=_change(people, names[0], names[-1], guessed, seed, level) if len(names) > 1 else None,
+        views=views,
+        change=_change(people, views, guessed, seed, level) if len(names) > 1 else None,
         precision=_precision(people, names, guessed, seed, level),
     )
 
@@ -110,8 +111,9 @@ def _view(people: People, name: str, proxies: FloatArray, seed: int, level: floa
     )
 
 
-def _change(people: People, before: str, after: str, proxies: FloatArray, seed: int, level: float) -> Change:
+def _change(people: People, views: Mapping[str, ViewAudit], proxies: FloatArray, seed: int, level: float) -> Change:
     """Differences after minus before, in cells of both decisions: whoever is decided alike cancels out."""
+    before, *_, after = views
     plan = cells_of(people, [before, after])
     _, shares = _shares(people, plan, proxies)
     drawn = shares.draw(DRAWS, generator(seed, "audit", "change"))
@@ -121,7 +123,7 @@ def _change(people: People, before: str, after: str, proxies: FloatArray, seed: 
         after,
         _estimate(difference(new.tpr) - difference(old.tpr), level),
         _estimate(difference(new.fpr) - difference(old.fpr), level),
-        _estimate(_gaps(new) - _gaps(old), level),
+        _between(views[before].gap, views[after].gap, _estimate(_gaps(new) - _gaps(old), level)),
         {
             group: (
                 _estimate(new.tpr[..., g] - old.tpr[..., g], level),
@@ -167,6 +169,14 @@ def _gap(drawn: GroupRates, level: float) -> Estimate:
     ends = [_estimate(difference(rate), each) for rate in (drawn.tpr, drawn.fpr)]
     least = sum(max(0.0, end.low or 0.0, -(end.high or 0.0)) for end in ends)
     return Estimate(sum(abs(end.value or 0.0) for end in ends), least, high)
+
+
+def _between(before: Estimate, after: Estimate, span: Estimate) -> Estimate:
+    """The change of a gap: after minus before as they are shown, within the span of the draws they share."""
+    if before.value is None or after.value is None or span.low is None or span.high is None:
+        return span
+    value = after.value - before.value
+    return Estimate(value, min(value, span.low), max(value, span.high))
 
 
 def _half(estimate: Estimate) -> float:

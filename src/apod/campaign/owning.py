@@ -72,6 +72,12 @@ class Owning(Session):
         found = self.history(1)
         return tuple(float(point["strength"]) for point in found[-1].outcome["curve"]) if found else ()
 
+    def asking_strength(self) -> float | None:
+        """The strength of the head that asks, whose decisions `audit()` takes; None where no model was measured."""
+        found = self.history(1)
+        bound = found[-1].outcome.get("bound") if found else None
+        return None if bound is None else float(bound["strength"])
+
     def history(self, most: int = 200) -> list[Achieved]:
         """What the models achieved one after the other, the oldest first; evenly thinned where there are many."""
         with self.store.reading() as connection:

@@ -22,7 +22,7 @@ def latest_audit(opened: Campaign) -> dict[str, Any] | None:
         found = opened.audit()
     except InputError:
         return None
-    return None if found is None else found.to_dict()
+    return None if found is None else found.to_dict() | {"asking_strength": opened.asking_strength()}
 
 
 def show_status(found: dict[str, Any]) -> None:
@@ -43,6 +43,10 @@ def show_status(found: dict[str, Any]) -> None:
 
 def show_audit(found: dict[str, Any]) -> None:
     """Gap, change and plan in a few lines."""
+    strength = found["asking_strength"]
+    if found["change"] is not None:
+        of = "" if strength is None else f" (strength {strength:g})"
+        typer.echo(f"  mitigation here: the head that asks{of}; `apod report` audits the classifier and names its own")
     for name, view in found["predictions"].items():
         gap = view["gap"]
         typer.echo(f"  gap {name} mitigation: {gap['value']:.3f} [{gap['low']:.3f}, {gap['high']:.3f}]")

@@ -97,6 +97,8 @@ def _lead(facts: Facts) -> list[str]:
     else:
         said = "Whether mitigation changed the gap between the groups cannot be told yet"
     span = f"{signed_points(gap['low'])} to {signed_points(gap['high'])}"
+    if facts["strength"] is not None:
+        sentences.append(f"Mitigation here is the classifier of strength {facts['strength']:g}.")
     return [*sentences, f"{said}: {signed_points(gap['value'])} points on the people held out, interval {span}."]
 
 
