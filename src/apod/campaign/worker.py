@@ -25,10 +25,10 @@ ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUM
 
 
 class WorkerProcess:
-    """The parent's hold on a worker. One that died is started again by the next `wake`, but not over and over."""
+    """The parent's hold on a worker. One that died is started again, but not over and over."""
 
     def __init__(self, job: dict[str, Any]) -> None:
-        self._job, self._lock = job, threading.Lock()
+        self._job, self._lock, self._stopped = job, threading.Lock(), False
         self._process = self._start()
 
     @property
@@ -39,16 +39,22 @@ class WorkerProcess:
     def wake(self) -> None:
         """There is something new."""
         with self._lock:
-            if self._process.poll() is None:
-                self._send({})
-            elif time.monotonic() - self._started > RESTART_SECONDS:
-                log.warning("the refitting process ended with status %s: another is started", self._process.returncode)
+            self._send({})  # to a process that has just died, nothing: the next one looks for itself
+
+    def _watch(self, process: subprocess.Popen[bytes]) -> None:
+        """Start another process when this one dies, whether or not an answer comes in to notice it by."""
+        status = process.wait()
+        time.sleep(max(0.0, self._started + RESTART_SECONDS - time.monotonic()))  # one that cannot start must not spin
+        with self._lock:
+            if not self._stopped:
+                log.warning("the refitting process ended with status %s: another is started", status)
                 self._let_go()
                 self._process = self._start()
 
     def stop(self) -> None:
         """End the worker at once; a refit under way is lost and done again by the next."""
         with self._lock:
+            self._stopped = True
             self._let_go()
             try:
                 self._process.wait(timeout=10)
@@ -65,6 +71,7 @@ class WorkerProcess:
             env={**os.environ, **dict.fromkeys(ONE_THREAD, "1")},
         )
         self._send(self._job)
+        threading.Thread(target=self._watch, args=(self._process,), name="apod-worker", daemon=True).start()
         return self._process
 
     def _send(self, message: dict[str, Any]) -> None:
