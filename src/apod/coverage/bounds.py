@@ -119,7 +119,7 @@ class Geometry:
 
     def table(self, block: Float32, row_terms: Float32, centres: Centres) -> Float32:
         """(b, d) rows and their (b,) terms to (b, m) upper bounds on the squared distance to every centre."""
-        table = block @ centres.weights.T
+        table = _product(block, centres.weights.T)
         table += centres.constants
         table += row_terms[:, None]
         return table
@@ -131,7 +131,7 @@ class Geometry:
 
     def to_one(self, block: Float32, row_terms: Float32, centres: Centres) -> Float32:
         """(b,) upper bounds on the squared distance of each row to the only centre."""
-        values: Float32 = block @ centres.weights[0]
+        values = _product(block, centres.weights[0])
         values += row_terms
         values += centres.constants[0]
         return values
@@ -145,7 +145,7 @@ class Geometry:
             return self.to_one(block, row_terms, centres), np.zeros(len(block), dtype=np.int64)
         bounds, which = np.full(len(block), np.inf, np.float32), np.zeros(len(block), np.int64)
         for first in range(0, len(centres), AT_ONCE):
-            table = block @ centres.weights[first : first + AT_ONCE].T  # (b, at once)
+            table = _product(block, centres.weights[first : first + AT_ONCE].T)  # (b, at once)
             table += centres.constants[first : first + AT_ONCE]
             column = table.argmin(axis=1)
             values = table[np.arange(len(table)), column]
@@ -154,3 +154,10 @@ class Geometry:
             np.copyto(bounds, values, where=closer)
             np.copyto(which, column + first, where=closer)
         return bounds, which
+
+
+def _product(block: Float32, weights: Float32) -> Float32:
+    """block @ weights of finite numbers: vector units may flag invalid operations in lanes nobody uses."""
+    with np.errstate(invalid="ignore"):
+        found: Float32 = block @ weights
+    return found
