@@ -20,7 +20,7 @@ from apod.answers import Answers
 from apod.bench.methods import Method
 from apod.data.dataset import UNKNOWN, IntArray
 from apod.heads import HeadBank
-from apod.pod import Pool, Training
+from apod.pod import Pool, Training, round_schedule
 from apod.randomness import generator
 from apod.rounds import first_answers_done
 from apod.selection import first_rows
@@ -70,6 +70,17 @@ class Unit:
         order = first_rows(self.pool.labels.numpy(), generator(self.pool.seed, "first", self.pool.dataset))
         rows = [choice.row for choice in islice(order, self.budget)]
         return Answers(tuple(rows), tuple(oracle(row) for row in rows))
+
+    def train(self, bank: HeadBank, round_: int, slope: Callable[[Tensor, Tensor], Tensor]) -> None:
+        """One round of the bank: every mini-batch's margins (K, B) and rows (B,) give the slope of its loss, (K, B)."""
+        for step in round_schedule(self.pool, self.training, round_):
+            bank.step_margins(
+                self.pool.embeddings.index_select(0, step.rows),
+                None,
+                step.masks,
+                lambda margin, rows=step.rows: slope(margin, rows),  # type: ignore[misc]
+                step.scale,
+            )
 
     def bank(self, heads: int) -> HeadBank:
         """So many copies of the pre-trained head: where every run starts."""

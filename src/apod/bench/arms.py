@@ -16,7 +16,7 @@ from apod.bench.objectives import GroupDro, learning_from_failure_slope
 from apod.bench.rivals import CglArm, DfrArm, FairDsrArm, JttArm, SsaArm
 from apod.heads import HeadBank
 from apod.mitigation import HeadPlan, Mitigation, Plan, TrajectoryPlan
-from apod.pod import DrawnPenaltyRows, round_schedule, train_heads
+from apod.pod import DrawnPenaltyRows, train_heads
 from apod.proxy import LogisticProxy
 from apod.randomness import generator
 
@@ -117,17 +117,11 @@ class GroupDroArm(AllKnownArm):
 
     def advance(self) -> None:
         """One round of min-max training."""
-        unit = self._unit
-        groups = torch.from_numpy(unit.groups)
-        for step in round_schedule(unit.pool, unit.training, self._round):
-            labels, members = unit.pool.labels[step.rows], groups[step.rows]
-            self.heads.step_margins(
-                unit.pool.embeddings.index_select(0, step.rows),
-                None,
-                step.masks,
-                lambda margin, y=labels, a=members: self._objective.slope(margin, y, a),  # type: ignore[misc]
-                step.scale,
-            )
+        labels, groups = self._unit.pool.labels, torch.from_numpy(self._unit.groups)
+        objective = self._objective
+        self._unit.train(
+            self.heads, self._round, lambda margin, rows: objective.slope(margin, labels[rows], groups[rows])
+        )
         self._round += 1
 
 
@@ -146,16 +140,10 @@ class LffArm:
 
     def advance(self) -> None:
         """One round of both twins."""
-        unit = self._unit
-        for step in round_schedule(unit.pool, unit.training, self._round):
-            labels = unit.pool.labels[step.rows]
-            self._twins.step_margins(
-                unit.pool.embeddings.index_select(0, step.rows),
-                None,
-                step.masks,
-                lambda margin, y=labels: learning_from_failure_slope(margin, y, self._powers),  # type: ignore[misc]
-                step.scale,
-            )
+        labels, powers = self._unit.pool.labels, self._powers
+        self._unit.train(
+            self._twins, self._round, lambda margin, rows: learning_from_failure_slope(margin, labels[rows], powers)
+        )
         self._round += 1
 
     def validation_membership(self) -> None:

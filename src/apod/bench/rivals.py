@@ -35,7 +35,7 @@ from apod.bench.pseudo import (
 )
 from apod.data.dataset import IntArray
 from apod.heads import HeadBank
-from apod.pod import DrawnPenaltyRows, round_schedule, train_heads
+from apod.pod import DrawnPenaltyRows, train_heads
 from apod.randomness import generator
 
 CERTAIN_SHARE = 1 / 3
@@ -127,17 +127,11 @@ class SsaArm(AnsweredArm):
 
     def advance(self) -> None:
         """One round of min-max training."""
-        unit = self._unit
-        cells = torch.from_numpy(subgroup(self.groups, self._labels()))
-        for step in round_schedule(unit.pool, unit.training, self._round):
-            labels, members = unit.pool.labels[step.rows], cells[step.rows]
-            self.heads.step_margins(
-                unit.pool.embeddings.index_select(0, step.rows),
-                None,
-                step.masks,
-                lambda margin, y=labels, a=members: self._objective.slope(margin, y, a),  # type: ignore[misc]
-                step.scale,
-            )
+        labels, cells = self._unit.pool.labels, torch.from_numpy(subgroup(self.groups, self._labels()))
+        objective = self._objective
+        self._unit.train(
+            self.heads, self._round, lambda margin, rows: objective.slope(margin, labels[rows], cells[rows])
+        )
         self._round += 1
 
 
@@ -157,17 +151,12 @@ class JttArm:
 
     def advance(self) -> None:
         """One round of weighed cross-entropy."""
-        unit = self._unit
-        for step in round_schedule(unit.pool, unit.training, self._round):
-            labels = unit.pool.labels[step.rows].to(unit.pool.embeddings.dtype)
-            weights = self._weights[:, step.rows] / len(step.rows)
-            self.heads.step_margins(
-                unit.pool.embeddings.index_select(0, step.rows),
-                None,
-                step.masks,
-                lambda margin, y=labels, w=weights: w * (margin.sigmoid() - y),  # type: ignore[misc]
-                step.scale,
-            )
+        labels = self._unit.pool.labels.to(self._unit.pool.embeddings.dtype)
+
+        def slope(margin: Tensor, rows: Tensor) -> Tensor:
+            return self._weights[:, rows] / len(rows) * (margin.sigmoid() - labels[rows])
+
+        self._unit.train(self.heads, self._round, slope)
         self._round += 1
 
     def validation_membership(self) -> None:

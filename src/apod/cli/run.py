@@ -44,12 +44,12 @@ def run(
     strengths: str | None = typer.Option(None, help="Penalty strengths, comma-separated, e.g. 0.1,0.5,1."),
     preset: str = typer.Option("default", help="'paper' is the paper to the letter, a trajectory per strength."),
     selector: str | None = typer.Option(
-        None, help="Whom to ask: apod, random, stratified, uncertainty, coreset, group."
+        None, help="Whom to ask: typical, apod, random, stratified, uncertainty, coreset, group."
     ),
     penalty: str | None = typer.Option(None, help=_PENALTY_HELP),
-    relaxation: str | None = typer.Option(None, help="Of the step in the penalty: linear, sigmoid, tanh."),
+    relaxation: str | None = typer.Option(None, help="Of the step in the penalty: sharp, sigmoid, linear, tanh."),
     over: str | None = typer.Option(None, help="Penalty over whom: annotated, pool (weighted by the proxy)."),
-    proxy: str | None = typer.Option(None, help="Group proxy: perceptron, logistic."),
+    proxy: str | None = typer.Option(None, help="Group proxy: laplace, logistic, perceptron."),
     ask_strength: float | None = typer.Option(None, help="The strength whose head asks the questions."),
     batch: int | None = typer.Option(None, help="Questions per round."),
     body: str | None = typer.Option(
