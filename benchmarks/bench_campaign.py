@@ -135,8 +135,9 @@ def acknowledged_answers(folder: Path, count: int) -> float:
     """Answers a second by fifty annotators at once, questions included."""
     with tempfile.TemporaryDirectory(dir=folder) as inside:
         features, labels = np.zeros((2 * count, 2)), np.arange(2 * count) % 2
-        options = {"groups": GROUPS, "budget": count, "lookahead": 2 * count, "engine": listed, "refit": "thread"}
-        with Campaign.create(f"{inside}/c.db", features, labels, **options) as campaign:
+        options = {"groups": GROUPS, "budget": count, "lookahead": 2 * count, "engine": listed}
+        Campaign.create(f"{inside}/c.db", features, labels, **options).close()
+        with Campaign.open(f"{inside}/c.db", engine=listed, refit="process") as campaign:
             first = campaign.ask("warm-up")
             campaign.tell(first, GROUPS[0])
             errors: list[BaseException] = []

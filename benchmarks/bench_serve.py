@@ -144,6 +144,14 @@ def refits(path: Path) -> int:
         return len(campaign.history(10**6))
 
 
+def wait_for_model(path: Path, seconds: float = 300.0) -> int:
+    """Until the first model asks the questions: before it, rows come at random and nothing refits."""
+    end = time.monotonic() + seconds
+    while not (found := refits(path)) and time.monotonic() < end:
+        time.sleep(0.5)
+    return found
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=30_000)
@@ -158,10 +166,8 @@ def main() -> int:
             tokens = [campaign.access.grant(f"p{n}", "annotator", "token").token for n in range(options.people)]
         server = Server(path)
         try:
-            crowd(
-                server, tokens, lambda times: len(times.answer) >= options.people, 0.0
-            )  # the first questions are there
-            before = refits(path)
+            crowd(server, tokens, lambda times: len(times.answer) >= options.people, 0.0)  # enough for a first model
+            before = wait_for_model(path)
             end = time.monotonic() + options.seconds
             times = crowd(server, tokens, lambda _: time.monotonic() > end, options.think)
             fitted = refits(path) - before

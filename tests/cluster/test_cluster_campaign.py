@@ -36,7 +36,7 @@ def new_campaign(people, folder, **more) -> Campaign:
         label=str(people[0] / "y.npy"),
         groups=["a", "b"],
         budget=BUDGET,
-        engine_options={"strengths": [0.5], "epochs": 1},
+        engine_options={"preset": "paper", "strengths": [0.5], "epochs": 1},  # its selector is scored on the cluster
         refit="demand",
         **more,
     )

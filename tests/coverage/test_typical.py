@@ -7,12 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apod.coverage import typical_rows
-from apod.coverage.typical import MOST_ROWS, SHARE, radius_of_share
+from apod.coverage.typical import MOST_ROWS, SHARE
 
 
-def densest(points: np.ndarray, radius: float, covered: list[int], k: int) -> list[int]:
-    """Greedy probability cover by counting every ball anew."""
-    near = np.sqrt(((points[:, None] - points[None]) ** 2).sum(axis=2)) <= radius
+def densest(points: np.ndarray, covered: list[int], k: int) -> list[int]:
+    """Greedy cover by counting every ball anew; its radius holds a share of all pairs."""
+    squares = ((points[:, None] - points[None]) ** 2).sum(axis=2)
+    near = squares <= np.quantile(squares, SHARE) * (1 + 1e-9)
     open_ = ~near[covered].any(axis=0) if covered else np.ones(len(points), dtype=bool)
     picked: list[int] = []
     while len(picked) < k:
@@ -33,7 +34,7 @@ def test_the_first_picks_are_those_of_a_count_over_all_pairs(seed: int, n: int, 
     covered = rng.permutation(n)[:asked].tolist()
     candidates = np.ones(n, dtype=bool)
     candidates[covered] = False
-    expected = densest(points.astype(np.float64), radius_of_share(points, SHARE), covered, k)
+    expected = densest(points.astype(np.float64), covered, k)
     assert typical_rows(points, candidates, covered, k)[: len(expected)] == expected
 
 
@@ -65,3 +66,13 @@ def test_of_very_many_rows_evenly_spaced_ones_stand_for_all_and_scale_does_not_m
     assert len(picks) == 5
     assert 7 not in picks
     assert typical_rows(points * 1024, np.ones(len(points), dtype=bool), [7], 5) == picks
+
+
+def test_as_many_as_wanted_where_those_who_stand_for_all_were_asked_already() -> None:
+    rng = np.random.default_rng(4)
+    points = rng.normal(size=(4 * MOST_ROWS, 2)).astype(np.float32)
+    free = np.zeros(len(points), dtype=bool)
+    free[rng.permutation(len(points))[:300]] = True
+    picks = typical_rows(points, free, np.flatnonzero(~free).tolist(), 200)
+    assert len(set(picks)) == 200
+    assert free[picks].all()

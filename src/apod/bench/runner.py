@@ -78,7 +78,8 @@ def run_bench(
     sources = {name: load_source(name, plan.data_dir) for name in dict.fromkeys(plan.datasets)}
     store = ResultStore(folder).open()
     done = store.finished(plan.retry_failed)
-    units = dict.fromkeys((name, seed) for seed in plan.seeds for name in plan.datasets)
+    # the tasks of a seed may share a body: side by side, one would wait for the other to train it
+    units = dict.fromkeys((name, seed) for name in plan.datasets for seed in plan.seeds)
     missing = {(name, seed): plan.missing(sources[name], seed, done) for name, seed in units}
     stop = _watch(store, sum(len({run.method.trainer for run in runs}) for runs in missing.values()), progress)
     del sources  # the workers load their own

@@ -1,9 +1,9 @@
 """The package's own engine for campaigns: the very rounds of Algorithm 1, behind the `Engine` protocol.
 
 The body is pre-trained on the pool, the rows not held out for an audit; all rows are embedded once and kept with the
-campaign. Inside, rows are numbered within the pool. A canonical fit
-replays the rounds answer by answer, as `apod run` would; a warm one adds a single round for all answers that came in
-meanwhile. Choosing among heads is left to the classifier, which keeps a validation part of its own.
+campaign. Inside, rows are numbered within the pool. A canonical fit replays the rounds answer by answer, as `apod run`
+would, up to a hundred of them; a warm one adds a single round for all answers that came in meanwhile; one in haste
+replays a few. Choosing among heads is left to the classifier, which keeps a validation part of its own.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ from apod.settings import PRESETS, SHARED, Settings
 
 _AXES = {"penalty": "what", "relaxation": "relaxation", "over": "over"}
 
+MOST_ROUNDS = 100  # of a canonical fit: with thousands of answers a round for each would take hours
+HASTY_ROUNDS = 8
 HIDDEN = (32,)
 WIDTH = 64
 
@@ -112,16 +114,23 @@ class MitigationEngine:
     def fit(self, answers: Sequence[GroupAnswer], start: CampaignModel | None) -> CampaignModel | None:
         """Replay the rounds from the pre-trained head, or add one round to `start`; None while groups are unseen."""
         told = self._answers(answers)
+        if start is None:
+            return self._replayed(told, MOST_ROUNDS)
+        return self._refitted(self._restored(start), told) if self._enough(told) else None
+
+    def fit_in_haste(self, answers: Sequence[GroupAnswer]) -> CampaignModel | None:
+        """Replay a few rounds only, whatever the number of answers."""
+        return self._replayed(self._answers(answers), HASTY_ROUNDS)
+
+    def _replayed(self, told: Answers, most: int) -> CampaignModel | None:
+        """A round after every answer from the first that can be fitted; where those are too many, evenly spaced."""
         if not self._enough(told):
             return None
-        if start is not None:
-            engine = self._restored(start)
-            return self._refitted(engine, told)
-        engine = self._fresh()
         order = list(dict.fromkeys(told.rows))
         first = next(n for n in range(1, len(order) + 1) if self._enough(_up_to(told, order[:n])))
-        model = None
-        for number in range(first, len(order) + 1):
+        rounds = min(most, len(order) - first + 1)
+        model, engine = None, self._fresh()
+        for number in np.linspace(len(order), first, rounds).round().astype(int)[::-1].tolist():
             model = self._refitted(engine, _up_to(told, order[:number]))
         return model
 

@@ -76,10 +76,8 @@ def _another(desk: Desk, annotator: str) -> Leased | Nothing | Starved:
     freed = _freed(state, annotator, now)
     if freed is not None:
         return lease(desk, freed, annotator)
-    for queued in desk.proposals():
-        if queued.proposal.row not in state.rows and queued.proposal.row not in state.gold:
-            return lease(desk, None, annotator, queued=queued)
-    return Starved(desk.queue)
+    queued = desk.next_proposal()
+    return Starved(desk.queue) if queued is None else lease(desk, None, annotator, queued=queued)
 
 
 def skip(desk: Desk, token: int, annotator: str | None, key: str | None) -> bool:
@@ -146,17 +144,17 @@ def lease(
         }
         expired = [token for token in asked.tokens if _expired(state.leases[token], now)]
     elif queued is not None:
-        chosen = queued.proposal
-        rule = chosen.reason.get("rule")
+        reason = queued.reason
+        rule = reason.get("rule")
         body = {
             "question": len(state.questions) + 1,
-            "row": chosen.row,
-            "purpose": chosen.purpose,
-            "probability": chosen.probability,
+            "row": queued.row,
+            "purpose": queued.purpose,
+            "probability": queued.probability,
             "model": queued.model,
             "rule": None if rule is None else str(rule),
         }
-        seal = Sealed(dict(chosen.reason))
+        seal = Sealed(reason)
     else:
         body = {"question": len(state.questions) + 1, "row": row, "purpose": GOLD, "rule": None}
         body |= {"probability": None, "model": None}
@@ -205,7 +203,7 @@ def _in_hands(state: State, now: int) -> Counter[int]:
 def _freed(state: State, annotator: str, now: int) -> Asked | None:
     """The oldest question that has room for an answer of this annotator."""
     in_hands = _in_hands(state, now)
-    for number in sorted(state.incomplete):
+    for number in sorted(number for number in state.incomplete if in_hands[number] < state.overlap):
         asked = state.questions[number]
         taken = state.filled(asked) + in_hands[number]
         if taken < state.overlap and annotator not in asked.skipped and not _has_answered(state, asked, annotator):

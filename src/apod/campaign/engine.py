@@ -87,6 +87,15 @@ class Engine(Protocol):
 
 
 @runtime_checkable
+class Hasty(Protocol):
+    """An engine that can do without the whole canonical fit where somebody waits for the next question."""
+
+    def fit_in_haste(self, answers: Sequence[GroupAnswer]) -> Any:
+        """A model of these answers from the pre-trained head, to ask by until the canonical one is wanted."""
+        ...
+
+
+@runtime_checkable
 class Measuring(Protocol):
     """An engine that can say what its models achieve; asked at every refit, for the owner's eyes."""
 

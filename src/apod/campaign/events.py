@@ -13,6 +13,7 @@ import math
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 GENESIS = "0" * 64
@@ -31,14 +32,14 @@ class Event:
     hash: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Sealed:
     """A value that may be erased, with the salt that hides it in the chain."""
 
     value: Any = field(repr=False)
     salt: bytes = field(repr=False, default_factory=lambda: secrets.token_bytes(32))
 
-    @property
+    @cached_property
     def text(self) -> str:
         """The value in canonical JSON."""
         return canonical(self.value)
@@ -62,7 +63,13 @@ def link(previous: str, seq: int, at: int, kind: str, body: str, commitment: str
 
 def canonical(value: Any) -> str:
     """JSON with one spelling per value: sorted keys, no spaces, ASCII; NaN and infinities become null."""
-    return json.dumps(_plain(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    try:
+        return _encode(value)
+    except (TypeError, ValueError):  # NumPy's, or not finite
+        return _encode(_plain(value))
+
+
+_encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode  # built once: it is slow
 
 
 def _plain(value: Any) -> Any:

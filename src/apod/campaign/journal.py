@@ -12,14 +12,14 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from sqlalchemy import Connection, Select, Table, bindparam, delete, insert, select, update
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.sql.elements import ColumnClause
 
 from apod.campaign import schema
-from apod.campaign.engine import Proposal
+from apod.campaign.engine import Proposal, Purpose
 from apod.campaign.errors import NotFound, StoreError
 from apod.campaign.events import GENESIS, Event, Sealed, canonical, link
 from apod.campaign.state import State
@@ -31,12 +31,20 @@ BATCH = 256  # commands per commit
 CLOCK_TOLERANCE = 1000  # ms by which two readings of one clock may disagree without its having been moved
 
 
-@dataclass(frozen=True)
-class Queued:
+class Queued(NamedTuple):
     """A proposal as it waits in the database, and the model that made it."""
 
-    proposal: Proposal
+    row: int
+    purpose: Purpose
+    probability: float | None
+    reason_text: str  # JSON, read where it is needed: most proposals are replaced before anybody is asked
     model: str | None
+
+    @property
+    def reason(self) -> dict[str, Any]:
+        """Why the row was proposed."""
+        found: dict[str, Any] = json.loads(self.reason_text)
+        return found
 
 
 class Desk:
@@ -77,6 +85,10 @@ class Desk:
     def proposals(self) -> Sequence[Queued]:
         """The proposals that wait, best first."""
         return self._journal.queued(self.connection, self.queue)
+
+    def next_proposal(self) -> Queued | None:
+        """The best proposal nobody was asked about yet."""
+        return self._journal.unasked(self.proposals(), self.state)
 
     def publish(self, proposals: Iterable[Proposal], model: str | None) -> None:
         """Replace the waiting proposals."""
@@ -144,6 +156,7 @@ class Journal:
     _serving: bool = False
     _waiting: deque[_Slot[Any]] = field(default_factory=deque)
     _queued: tuple[int, Sequence[Queued]] = (-1, ())
+    _passed: int = 0  # proposals of it known to be asked about: a row once asked about stays so
 
     def __post_init__(self) -> None:
         look = _head_query(self.store.clock)
@@ -267,21 +280,26 @@ class Journal:
 
     def _forget(self) -> None:
         self._state = State()
-        self._queued = (-1, ())
+        self._queued, self._passed = (-1, ()), 0
 
     def queued(self, connection: Connection, generation: int) -> Sequence[Queued]:
         """The waiting proposals of a generation, read once."""
         if self._queued[0] != generation:
             table = schema.proposals
-            found = connection.execute(select(table).where(table.c.campaign == self.campaign).order_by(table.c.rank))
-            self._queued = (
-                generation,
-                [
-                    Queued(Proposal(row.row, json.loads(row.reason), row.purpose, row.probability), row.model)
-                    for row in found
-                ],
-            )
+            columns = (table.c.row, table.c.purpose, table.c.probability, table.c.reason, table.c.model)
+            query = select(*columns).where(table.c.campaign == self.campaign).order_by(table.c.rank)
+            self._queued = generation, [Queued(*row) for row in connection.execute(query)]
+            self._passed = 0
         return self._queued[1]
+
+    def unasked(self, queued: Sequence[Queued], state: State) -> Queued | None:
+        """The first of the latest proposals that is neither asked about nor gold."""
+        while self._passed < len(queued):
+            row = queued[self._passed].row
+            if row not in state.rows and row not in state.gold:
+                return queued[self._passed]
+            self._passed += 1
+        return None
 
 
 def read_events(connection: Connection, campaign: int, after: int = 0, upto: int | None = None) -> list[Event]:

@@ -22,7 +22,7 @@ from sqlalchemy import Connection, delete, insert, select
 from apod.campaign import schema
 from apod.campaign.achieved import forget_outcomes, measured, write_outcome
 from apod.campaign.answers import Collected, Inputs, collect
-from apod.campaign.engine import Engine, GroupAnswer, Model, ModelState, Proposal
+from apod.campaign.engine import Engine, GroupAnswer, Hasty, Model, ModelState, Proposal
 from apod.campaign.erasing import sweep
 from apod.campaign.errors import CampaignError, StoreError
 from apod.campaign.events import Sealed, canonical
@@ -124,8 +124,7 @@ class Refitter:
         try:
             # an answer that was undone, corrected or erased must leave no trace: no warm start from a model that saw it
             warm = found.fitted <= set(inputs) and found.model != self._damaged
-            start = self.load(found) if warm else None
-            model = self._engine().fit(answers, start)
+            model = self._fit(answers, self.load(found) if warm else None)
             if model is None:  # too few answers; not to be tried again before there are more
                 self._tried = inputs, time.monotonic()
                 return False
@@ -148,6 +147,14 @@ class Refitter:
             self._measured = published, found.collected.inputs(AUDIT)
             self._lead.note(None)
         return published is not None
+
+    def _fit(self, answers: Sequence[GroupAnswer], start: Model | None) -> Model | None:
+        """The next model to ask by; the classifier in the end is fitted anew, canonically."""
+        engine = self._engine()
+        if start is None and isinstance(engine, Hasty):
+            found: Model | None = engine.fit_in_haste(answers)
+            return found
+        return engine.fit(answers, start)
 
     def _measure_again(self, found: Snapshot) -> bool:
         """Measure the latest model again where audit answers came in after its refit; False where another leads."""
@@ -315,7 +322,7 @@ class Refitter:
         campaign = self._journal.campaign
         query = select(schema.campaigns.c.queue).where(schema.campaigns.c.id == campaign)
         queue = int(connection.execute(query).scalar_one())
-        waiting = sum(item.proposal.row not in state.rows for item in self._journal.queued(connection, queue))
+        waiting = sum(item.row not in state.rows for item in self._journal.queued(connection, queue))
         asked = len(state.rows)
         pace = 2 * (asked - self._asked_before) if self._asked_before else 0
         usual = int(state.settings["lookahead"])

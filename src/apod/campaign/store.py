@@ -219,6 +219,7 @@ def _sqlite_engine(path: Path) -> Engine:
         cursor.execute("PRAGMA journal_mode=WAL")
         cursor.execute("PRAGMA synchronous=FULL")  # WAL's NORMAL loses the last commits when the power goes
         cursor.execute("PRAGMA foreign_keys=ON")
+        cursor.execute("PRAGMA cache_size=-512")  # KiB a connection; the system caches the file for all of them
         cursor.execute("PRAGMA secure_delete=ON")  # an erased answer is overwritten, not merely forgotten
         cursor.close()
 

@@ -101,7 +101,7 @@ def hand_out(session: Session, count: int, days: float) -> tuple[list[Record], s
             room = state.budget - state.spent - state.pending(desk.now)
             if len(taken) == wanted or room < 1 or state.finished:
                 break
-            if queued.proposal.row not in state.rows and queued.proposal.row not in state.gold:
+            if queued.row not in state.rows and queued.row not in state.gold:
                 taken.append(lease(desk, None, OUTSIDE, queued=queued, lease_ms=lease_ms))
         return taken, [
             Record(

@@ -39,7 +39,7 @@ class WorkerProcess:
     def wake(self) -> None:
         """There is something new."""
         with self._lock:
-            self._send({})  # to a process that has just died, nothing: the next one looks for itself
+            self._send(b"{}\n")  # to a process that has just died, nothing: the next one looks for itself
 
     def _watch(self, process: subprocess.Popen[bytes]) -> None:
         """Start another process when this one dies, whether or not an answer comes in to notice it by."""
@@ -70,14 +70,14 @@ class WorkerProcess:
             stdout=subprocess.DEVNULL,
             env={**os.environ, **dict.fromkeys(ONE_THREAD, "1")},
         )
-        self._send(self._job)
+        self._send(json.dumps(self._job).encode() + b"\n")
         threading.Thread(target=self._watch, args=(self._process,), name="apod-worker", daemon=True).start()
         return self._process
 
-    def _send(self, message: dict[str, Any]) -> None:
+    def _send(self, line: bytes) -> None:
         if self._process.stdin is not None:
             with suppress(BrokenPipeError):  # it just died
-                self._process.stdin.write(json.dumps(message).encode() + b"\n")
+                self._process.stdin.write(line)
                 self._process.stdin.flush()
 
     def _let_go(self) -> None:

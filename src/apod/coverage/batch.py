@@ -14,8 +14,8 @@ from apod.coverage.pool import Pool, best_of
 from apod.coverage.references import References
 from apod.coverage.threads import blas_on_one_thread
 
-WATCHED_BYTES = 16 << 20  # of vectors under watch
-SAMPLED_BYTES = 8 << 20  # of vectors to foretell on, and of watched ones that join them
+WATCHED_BYTES = 10 << 20  # of vectors under watch
+SAMPLED_BYTES = 6 << 20  # of vectors to foretell on, and of watched ones that join them
 FEWEST_AHEAD = 8  # picks to foretell after a pass that yielded almost none
 
 

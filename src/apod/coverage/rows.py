@@ -13,6 +13,8 @@ from apod.coverage.threads import in_parallel
 from apod.errors import InputError
 
 BLOCK = 1 << 21  # numbers of one block, read where they lie
+LARGE_BLOCK = 1 << 23  # and where there are very many: fewer turns
+MANY_BLOCKS = 32
 CONVERTED = 1 << 18  # numbers of one block that is copied or multiplied first: 1 MB, to stay in a core's cache
 FEW_BLOCKS = 2  # up to here starting threads costs more than they save
 
@@ -66,8 +68,8 @@ class Rows:
         numpy releases the interpreter in a product over a block, so threads overlap; each block is read once.
         `small` blocks keep the memory of work that needs much of it down.
         """
-        step = max(64, (CONVERTED if small or self.dtype != np.float32 else BLOCK) // self.width)
-
+        plain = min(LARGE_BLOCK, max(BLOCK, self._matrix.size // MANY_BLOCKS))
+        step = max(64, (CONVERTED if small or self.dtype != np.float32 else plain) // self.width)
         turns, window = -(-len(self) // step), self._ahead.turns(step)
 
         def block(turn: int) -> None:
