@@ -137,6 +137,18 @@ def test_the_label_is_hidden_under_any_name() -> None:
     assert not _is_label(pd.Series(labels).sample(frac=1, random_state=1), labels)
 
 
+def test_a_recoded_copy_of_the_recorded_group_is_refused_as_a_feature(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    sex = rng.choice(["f", "m"], 200)
+    table = pd.DataFrame({"hired": rng.integers(0, 2, 200), "sex": sex, "years": rng.normal(size=200)})
+    table["code"] = (sex == "f").astype(int)
+    table.to_csv(tmp_path / "people.csv", index=False)
+    settings = {"label": "hired", "groups": ["f", "m"], "budget": 5, "sensitive": "sex", "engine": standin.build}
+    with pytest.raises(InputError, match="'code' is 'sex' once more"):
+        Campaign.create_from_table(tmp_path / "c.db", tmp_path / "people.csv", **settings)
+    Campaign.create_from_table(tmp_path / "c.db", tmp_path / "people.csv", drop=["code"], **settings).close()
+
+
 def test_the_sensitive_attribute_itself_is_refused_as_a_feature(on_sqlite: Workshop, tmp_path: Path) -> None:
     frame = pd.DataFrame({"age": range(40), "secret": [GROUPS[i % 2].upper() for i in range(40)]})
     with pytest.raises(InputError, match="'secret'"):

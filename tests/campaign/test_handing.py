@@ -109,6 +109,7 @@ def test_a_paused_campaign_asks_nothing_and_takes_open_answers(workshop: Worksho
     assert campaign.hand("a").why == "paused"
     assert campaign.turn("a").why == "paused"
     assert campaign.progress().phase == "paused"
+    assert campaign.status().paused
     campaign.tell(question, GROUPS[0])
     again = workshop.open()
     assert again.progress().phase == "paused"

@@ -49,8 +49,8 @@ def tell(desk: Desk, token: int, value: Value, kind: str, annotator: str | None,
         if given is None or given.token != token or not _same(desk, given, value):
             raise Conflict("This key was used for another answer: use a new one, or `correct` the answer.")
         return _receipt(given, repeated=True)
-    if token in state.by_token:
-        given = state.answers[state.by_token[token]]
+    if held.answer is not None:
+        given = state.answers[held.answer]
         if given.withdrawn:
             raise _taken_back(state, held)
         if not _same(desk, given, value):
@@ -77,9 +77,9 @@ def correct(desk: Desk, token: int, value: Value, kind: str | None, annotator: s
     """Replace an answer by another one; both stay in the log."""
     state = desk.state
     held = find_lease(state, token, annotator)
-    given = state.answers.get(state.by_token.get(token, 0))
-    if given is None:
+    if held.answer is None:
         raise NotFound("This question has no answer yet: use `tell`.")
+    given = state.answers[held.answer]
     if key is not None and key in state.keys:
         if state.keys[key] not in given.values:
             raise Conflict("This key was used for something else: use a new one.")

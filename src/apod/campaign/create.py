@@ -26,7 +26,7 @@ from apod.campaign.settings import CampaignSettings, checked
 from apod.campaign.store import Store
 from apod.campaign.upgrade import check_schema, upgrade
 from apod.data.files import read_table
-from apod.data.own import FileColumns, load_file
+from apod.data.own import FileColumns, load_file, refuse_copies
 from apod.errors import InputError
 
 
@@ -101,6 +101,8 @@ def table_pool(
     out.pop(label, None)
     said = FileColumns(label=label, group_names=tuple(groups), positive=positive, drop=tuple(out))
     dataset = load_file(path, said)
+    if sensitive is not None and sensitive in frame:
+        refuse_copies(dataset.features, sensitive, pd.factorize(frame[sensitive])[0].astype(np.int64))
     hidden = [label, *drop, *([sensitive] if sensitive else [])] if show is None else []
     return Pool(
         features=dataset.features,

@@ -30,6 +30,7 @@ class Lease:
     annotator: str
     expires: int  # campaign time
     ended: str | None = None  # answered, skipped, released, expired
+    answer: int | None = None  # its event
 
 
 @dataclass(slots=True)
@@ -97,7 +98,6 @@ class State:
     tokens_of: dict[str, list[int]] = field(default_factory=dict)  # annotator -> all leases
     incomplete: dict[int, None] = field(default_factory=dict)  # questions with room for an answer, oldest first
     answers: dict[int, Given] = field(default_factory=dict)
-    by_token: dict[int, int] = field(default_factory=dict)  # lease -> its answer
     acts: dict[str, list[int]] = field(default_factory=dict)  # annotator -> answers and skips that can be undone
     skips: dict[int, int] = field(default_factory=dict)  # event -> token
     keys: dict[str, int] = field(default_factory=dict)  # idempotency key -> event
@@ -188,6 +188,7 @@ def _asked(state: State, event: Event, body: Mapping[str, Any]) -> None:
 def _answered(state: State, event: Event, body: Mapping[str, Any]) -> None:
     lease = state.leases[body["token"]]
     asked = state.questions[lease.number]
+    own = (event.seq,)
     given = Given(
         seq=event.seq,
         token=lease.token,
@@ -200,11 +201,11 @@ def _answered(state: State, event: Event, body: Mapping[str, Any]) -> None:
         late=body["late"],
         counted=body["counted"],
         told=intern(body["outcome"]),
-        values=(event.seq,),
+        values=own,
     )
-    asked.given += (event.seq,)
+    asked.given += own  # the same object where it is the first: there may be very many
     state.answers[event.seq] = given
-    state.by_token[lease.token] = event.seq
+    lease.answer = event.seq
     state.acts.setdefault(lease.annotator, []).append(event.seq)
     state.spent += state.costs(given)
     _end(state, lease.token, "answered")

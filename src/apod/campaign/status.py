@@ -49,6 +49,7 @@ class Status:
     clock_moves: int  # times the database's clock was set back
     events: int
     finished: bool
+    paused: bool
     guidelines: str | None
     legal_basis: str | None
     reminders: tuple[str, ...]
@@ -115,6 +116,7 @@ def status_of(
         clock_moves=state.clock_moves,
         events=state.seq,
         finished=state.finished,
+        paused=state.paused,
         guidelines=settings.guidelines,
         legal_basis=settings.legal_basis,
         reminders=settings.reminders(),

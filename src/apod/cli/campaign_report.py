@@ -30,6 +30,8 @@ def show_status(found: dict[str, Any]) -> None:
     typer.echo(f"{found['name']}: {found['standing']} of {found['budget']} answers, {found['pending']} in hands")
     if found["finished"]:
         typer.echo("  closed: nothing more is asked")
+    elif found["paused"]:
+        typer.echo("  paused: nobody is asked until it goes on (the owner's page)")
     if found["answered"] > found["standing"]:
         gone = found["answered"] - found["standing"]
         typer.echo(f"  {gone} more erased; they stay paid from the budget, which has {found['remaining']} left")

@@ -67,7 +67,7 @@ def load_file(path: Path, said: FileColumns) -> Dataset:
         frame.drop(columns=[name for name in {label, sensitive, *drop} if name is not None])
     )
     if sensitive is not None:
-        _refuse_copies(features, sensitive, groups)
+        refuse_copies(features, sensitive, groups)
     return Dataset(
         name=table_name(path),
         own=True,
@@ -170,7 +170,7 @@ def _recorded_groups(name: str, column: pd.Series[Any]) -> tuple[IntArray, list[
     return codes, found
 
 
-def _refuse_copies(features: pd.DataFrame, sensitive: str, groups: IntArray) -> None:
+def refuse_copies(features: pd.DataFrame, sensitive: str, groups: IntArray) -> None:
     """Refuse a feature that is the sensitive column over again, however its values are spelled."""
     known = groups != UNKNOWN
     if known.sum() <= FEW_ROWS:  # so few agree by chance
