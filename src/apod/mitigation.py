@@ -36,7 +36,7 @@ from apod.pod import (
 )
 from apod.proxy import PROXIES, LaplaceProxy, Proxy
 from apod.randomness import generator
-from apod.selection import SELECTORS, Choice, View, first_rows
+from apod.selection import SCORED, SELECTORS, Choice, View, first_rows
 
 CHOICE_ROWS = 20_000
 """Validation rows that a choice by posterior looks at: each is weighed by every draw."""
@@ -193,10 +193,13 @@ class Mitigation:
             empty.append([cell for cell in cells if cell not in filled])
         return empty
 
-    def views(self, unavailable: Sequence[int] = ()) -> list[View]:
-        """What the selector of each trajectory may see now."""
+    def views(self, unavailable: Sequence[int] = (), scored: bool = True) -> list[View]:
+        """What the selector of each trajectory may see now; without scores, nothing that follows from the heads."""
         asking = [trajectory.head for trajectory in self.plan.trajectories]
-        positive, membership = (part.numpy() for part in self._scores(asking))
+        if scored:
+            positive, membership = (part.numpy() for part in self._scores(asking))
+        else:
+            positive = membership = np.empty((len(asking), 0), dtype=np.float32)
         labels = self.pool.labels.numpy()
         views = []
         for number, answers in enumerate(self.answers):
@@ -237,7 +240,8 @@ class Mitigation:
     def ask(self, k: int = 1, unavailable: Sequence[int] = ()) -> list[Question]:
         """The next k questions of every trajectory (AIS, Algorithm 3)."""
         questions = []
-        for number, view in enumerate(self.views(unavailable)):
+        scored = any(SELECTORS[trajectory.selector] in SCORED for trajectory in self.plan.trajectories)
+        for number, view in enumerate(self.views(unavailable, scored)):
             selector = self.plan.trajectories[number].selector
             rng = generator(self.pool.seed, "select", selector, self.pool.dataset, self.round)
             questions += [Question(number, self.round, choice) for choice in SELECTORS[selector](view, k, rng)]

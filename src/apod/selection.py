@@ -241,6 +241,9 @@ SELECTORS: dict[str, Selector] = {
 }
 """Whom to ask about next, by name."""
 
+SCORED: frozenset[Selector] = frozenset({worst_subgroup_farthest, worst_subgroup_random, most_uncertain})
+"""Those that look at predictions or guessed groups; a view for the others need not hold any."""
+
 
 def first_rows(labels: IntArray, rng: np.random.Generator) -> Iterator[Choice]:
     """All rows in the order the first answers are drawn: at random, alternating between the labels.

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import reference
 from apod.coverage import Coverage
-from apod.selection import SELECTORS, Choice, View, centred_accuracies, first_rows, worst_first
+from apod.selection import SCORED, SELECTORS, Choice, View, centred_accuracies, first_rows, worst_first
 
 ALL = sorted(SELECTORS)
 DRAWING = {"random", "stratified", "group"}
@@ -334,3 +334,11 @@ def test_a_batch_goes_on_by_row_when_everybody_left_stands_where_somebody_was_an
     view = View(labels, askable, np.zeros(12), np.eye(2)[labels], Coverage(embeddings, [0, 1]))
     assert [choice.row for choice in ask(name, view, 20)] == list(range(2, 12))
     assert all(choice.reason["distance"] == 0 for choice in ask(name, view, 20))
+
+
+@settings(deadline=None)
+@given(views(), st.integers(1, 5), st.sampled_from([name for name, rule in SELECTORS.items() if rule not in SCORED]))
+def test_a_selector_that_looks_at_no_scores_needs_none(view: View, k: int, name: str) -> None:
+    bare = replace(view, positive=np.empty(0), membership=np.empty((0, 2)))
+    rows = [[c.row for c in SELECTORS[name](seen, k, np.random.default_rng(3))] for seen in (view, bare)]
+    assert rows[0] == rows[1]
