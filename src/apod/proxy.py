@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from apod.answers import Answers, stack_answers
 from apod.heads import HeadBank, initial_parameters
@@ -165,11 +166,17 @@ class LogisticProxy:
 
 
 def _moments(embeddings: Tensor) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """(d,) mean and standard deviation of the columns."""
-    if is_large(len(embeddings)):
-        return moments(embeddings.numpy())
-    pool = embeddings.double().numpy()
-    return pool.mean(axis=0), pool.std(axis=0)
+    """(d,) mean and standard deviation of the columns; of a large pool two sweeps, the first time only."""
+    if not is_large(len(embeddings)):
+        pool = embeddings.double().numpy()
+        return pool.mean(axis=0), pool.std(axis=0)
+    if embeddings not in _LARGE_MOMENTS:
+        _LARGE_MOMENTS[embeddings] = moments(embeddings.numpy())
+    found: tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]] = _LARGE_MOMENTS[embeddings]
+    return found
+
+
+_LARGE_MOMENTS = WeakTensorKeyDictionary()  # by identity: the same pool is fitted to after every answer
 
 
 class LaplaceProxy(LogisticProxy):

@@ -31,11 +31,13 @@ def typical_rows(matrix: Stored, candidates: Mask, covered: Sequence[int], k: in
         return []
     mask = np.array(candidates, dtype=bool)
     asked = np.unique(np.asarray(covered, dtype=np.int64))
+    mask[asked] = True
+    both = np.flatnonzero(mask)
     mask[asked] = False
     askable = np.flatnonzero(mask)
     if not len(askable):
         return []
-    rows = _spaced(np.union1d(askable, asked), MOST_ROWS)
+    rows = _spaced(both, MOST_ROWS)
     free = rows[mask[rows]]
     if len(free) < min(k, len(askable)):  # hardly anybody is left of those who stand for all
         free = _spaced(askable, max(k, MOST_ROWS))
