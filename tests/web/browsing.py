@@ -128,6 +128,17 @@ def free_port() -> int:
         return int(found.getsockname()[1])
 
 
+KEEP_TOASTS = """
+window.toasts = [];
+addEventListener("DOMContentLoaded", () => {
+  const box = document.getElementById("toast");
+  const keep = () => { if (!box.hidden) window.toasts.push(box.textContent); };
+  const all = { attributes: true, characterData: true, childList: true, subtree: true };
+  if (box) new MutationObserver(keep).observe(box, all);
+});
+"""
+
+
 @dataclass
 class Visit:
     """One person's browser window; what it complained about and whom it called is kept."""
@@ -180,8 +191,12 @@ class Visit:
         return shown.removeprefix("Case ")
 
     def says(self, text: str, where: str = "body") -> None:
-        """Wait until the page says so."""
-        self.page.locator(where).get_by_text(text).first.wait_for(timeout=PATIENCE)
+        """Wait until the page says so; a toast may have gone again when a busy machine gets round to looking."""
+        if where == "#toast":
+            self.page.wait_for_function("(text) => window.toasts.some((said) => said.includes(text))", arg=text)
+            self.page.evaluate("() => { window.toasts.length = 0; }")
+        else:
+            self.page.locator(where).get_by_text(text).first.wait_for(timeout=PATIENCE)
 
     def delivered(self) -> None:
         """Wait until nothing is on its way."""
@@ -193,6 +208,7 @@ def visit(browser: Any, site: Site, name: str = "maria", role: str = "annotator"
     """Open a fresh link in a window of its own; in the end nothing went wrong and no other host was called."""
     context = browser.new_context(**options)
     context.set_default_timeout(PATIENCE)
+    context.add_init_script(KEEP_TOASTS)
     found = Visit(context, context.new_page())
     found.watch(found.page)
     try:
