@@ -99,7 +99,9 @@ class Access:
             if row is None or row.what != "link":
                 return None
             now = self._now(connection)
-            connection.execute(update(schema.access).where(schema.access.c.id == row.id).values(used=now))
+            unused = (schema.access.c.id == row.id) & schema.access.c.used.is_(None)
+            if not connection.execute(update(schema.access).where(unused).values(used=now)).rowcount:
+                return None  # somebody else opened it in this moment
             return self._add(connection, now, "session", row.role, row.name, SESSION_DAYS[row.role], row.id)
 
     def visitor(self, token: str, what: What) -> Visitor | None:
