@@ -2,9 +2,9 @@
 
     python benchmarks/bench_campaign.py            # both tables and the goals; status 1 where one is missed
 
-Answers: fifty annotators in one process ask and tell on a SQLite file; every answer costs two durable transactions,
-the question's and its own. Beside it, in turn, on the same disk: bare durable commits, one small row each, by one
-connection with nothing to wait for. Goal: at least half as many acknowledged answers as bare commits.
+Answers: fifty annotators in one process ask and tell on a SQLite file, another process refits; every answer costs two
+durable transactions, the question's and its own. Beside it, in turn, on the same disk: bare durable commits, one small
+row each, by one connection with nothing to wait for. Goal: at least half as many acknowledged answers as bare commits.
 
 Asking: a pool of a million rows, a model there, a niced process with one thread refitting without pause. `ask()` is
 timed from call to question, for new questions only. Goal: 99 of 100 below 50 ms. And opening the campaign, which must

@@ -15,7 +15,7 @@ import apod
 PACKAGE = Path(apod.__file__).parent
 
 LAYERS: list[set[str]] = [
-    {"data", "metrics", "counts", "randomness", "errors", "tensorfiles", "threads"},
+    {"data", "metrics", "counts", "randomness", "errors", "tensorfiles", "privatefiles", "threads"},
     {
         "body", "contrastive", "augment", "resnet", "image_training", "images",
         "heads", "penalty", "laplace", "proxy", "coverage", "cluster", "large", "embedded", "schedule", "answers",

@@ -72,6 +72,29 @@ def test_the_canonical_model_is_that_of_the_rounds(tmp_path: Path) -> None:
         assert np.array_equal(array, again.arrays[name])
 
 
+def test_many_answers_take_a_bounded_number_of_rounds_and_the_last_knows_them_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    campaign, asked = run_campaign(tmp_path)
+    groups = make_example(300, seed=2).groups
+    engine = MitigationEngine(campaign.materials)
+    answers = [GroupAnswer(row, int(groups[row])) for row in asked]
+    whole = engine.fit(answers, None)
+    seen: list[int] = []
+    refitted = engine._refitted
+    monkeypatch.setattr(engine, "_refitted", lambda *told: (seen.append(len(told[1])), refitted(*told))[1])
+    monkeypatch.setattr("apod.campaign.adapter.HASTY_ROUNDS", 3)
+    hasty = engine.fit_in_haste(answers)
+    assert hasty is not None
+    assert whole is not None
+    assert hasty.round == len(seen) == 3 < whole.round
+    assert seen == sorted(set(seen))
+    assert seen[-1] == len(asked)
+    monkeypatch.setattr("apod.campaign.adapter.HASTY_ROUNDS", len(asked))  # room for all: the canonical fit
+    for name, array in engine.fit_in_haste(answers).arrays.items():  # type: ignore[union-attr]
+        assert np.array_equal(array, whole.arrays[name])
+
+
 def test_the_classifier_knows_the_answers_and_speaks_in_the_campaigns_labels(tmp_path: Path) -> None:
     campaign, asked = run_campaign(tmp_path)
     people = make_example(300, seed=2)

@@ -138,6 +138,22 @@ def test_scores_of_a_sweep_are_those_of_one_look(small_limits, monkeypatch, mapp
     np.testing.assert_array_equal(swept.membership, looked.membership)
 
 
+def test_a_large_pool_is_standardised_once_and_another_one_anew(small_limits, monkeypatch, mapped):
+    pool, other = pool_of(mapped).embeddings, pool_of(mapped).embeddings + 1
+    sweeps = []
+    moments = large.moments
+    monkeypatch.setattr("apod.proxy.moments", lambda matrix: (sweeps.append(len(matrix)), moments(matrix))[1])
+    answers = Answers(tuple(range(40)), tuple(row % 2 for row in range(40)))
+    centres = []
+    for embeddings in (pool, pool, other):
+        proxy = LogisticProxy(1, pool.shape[1], 2, 0, "mapped")
+        proxy.fit(embeddings, [answers])
+        centres.append(proxy.state()["centre"])
+    assert len(sweeps) == 2
+    np.testing.assert_array_equal(centres[0], centres[1])
+    np.testing.assert_allclose(centres[2], centres[0] + 1, rtol=1e-6)
+
+
 def test_the_logistic_proxy_needs_no_copy_of_the_pool(small_limits, monkeypatch, mapped):
     answers = Answers(tuple(range(40)), tuple(row % 2 for row in range(40)))
     found = []

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import re
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from apod.campaign.errors import StoreError
 from apod.campaign.state import GROUP
 from apod.errors import InputError, UnknownName
 
@@ -58,24 +54,6 @@ def format_of(path: Path, name: str | None) -> str:
     if name not in FORMATS:
         raise UnknownName("format", name, FORMATS)
     return name
-
-
-def write_private(path: Path, data: bytes) -> None:
-    """Write a file that its owner alone may read, whole or not at all."""
-    try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".part-")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(temporary)
-            raise
-    except OSError as error:
-        raise StoreError(f"{path} could not be written ({error.strerror}): choose another place.") from None
 
 
 def read_bytes(path: Path) -> bytes:

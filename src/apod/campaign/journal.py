@@ -82,13 +82,9 @@ class Desk:
             return self.sealed[seq][1].value
         return read_answers(self.connection, self.campaign, [seq]).get(seq)
 
-    def proposals(self) -> Sequence[Queued]:
-        """The proposals that wait, best first."""
-        return self._journal.queued(self.connection, self.queue)
-
     def next_proposal(self) -> Queued | None:
-        """The best proposal nobody was asked about yet."""
-        return self._journal.unasked(self.proposals(), self.state)
+        """The best waiting proposal nobody was asked about yet."""
+        return self._journal.next_queued(self.connection, self.queue)
 
     def publish(self, proposals: Iterable[Proposal], model: str | None) -> None:
         """Replace the waiting proposals."""
@@ -292,11 +288,12 @@ class Journal:
             self._passed = 0
         return self._queued[1]
 
-    def unasked(self, queued: Sequence[Queued], state: State) -> Queued | None:
-        """The first of the latest proposals that is neither asked about nor gold."""
+    def next_queued(self, connection: Connection, generation: int) -> Queued | None:
+        """The first of a generation that is neither asked about nor gold."""
+        queued = self.queued(connection, generation)
         while self._passed < len(queued):
             row = queued[self._passed].row
-            if row not in state.rows and row not in state.gold:
+            if row not in self._state.rows and row not in self._state.gold:
                 return queued[self._passed]
             self._passed += 1
         return None

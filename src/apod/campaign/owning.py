@@ -11,11 +11,11 @@ from sqlalchemy import select
 from apod.campaign import schema
 from apod.campaign.access import Access
 from apod.campaign.achieved import Achieved, read_history
-from apod.campaign.exchange import write_private
 from apod.campaign.journal import Desk
 from apod.campaign.session import Session
 from apod.campaign.watching import Dashboard, dashboard, pool_map
 from apod.errors import InputError
+from apod.privatefiles import write_private
 
 
 class Owning(Session):

@@ -149,7 +149,7 @@ class Refitter:
         return published is not None
 
     def _fit(self, answers: Sequence[GroupAnswer], start: Model | None) -> Model | None:
-        """The next model to ask by; the classifier in the end is fitted anew, canonically."""
+        """The next model to ask by; what the campaign ends with is fitted anew, canonically."""
         engine = self._engine()
         if start is None and isinstance(engine, Hasty):
             found: Model | None = engine.fit_in_haste(answers)

@@ -14,13 +14,14 @@ from apod.campaign.answering import ImportReport, Incoming, Value, take_in
 from apod.campaign.asking import Leased, lease
 from apod.campaign.audit import moment
 from apod.campaign.errors import NotFound, UnknownGroup
-from apod.campaign.exchange import READERS, WRITERS, Batch, Record, format_of, read_bytes, write_private
+from apod.campaign.exchange import READERS, WRITERS, Batch, Record, format_of, read_bytes
 from apod.campaign.journal import Desk, read_answers
 from apod.campaign.label_studio import from_tasks, to_tasks
 from apod.campaign.question import parse_id, question_id
 from apod.campaign.settings import check_kind, clean_name
 from apod.campaign.state import CANNOT_TELL, DECLINED, GOLD, GROUP, State
 from apod.errors import InputError
+from apod.privatefiles import write_private
 
 if TYPE_CHECKING:
     from apod.campaign.session import Session
@@ -97,12 +98,11 @@ def hand_out(session: Session, count: int, days: float) -> tuple[list[Record], s
     def command(desk: Desk, wanted: int) -> tuple[list[Leased], list[Record]]:
         state = desk.state
         taken: list[Leased] = []
-        for queued in list(desk.proposals()):
-            room = state.budget - state.spent - state.pending(desk.now)
-            if len(taken) == wanted or room < 1 or state.finished:
+        while len(taken) < wanted and state.budget - state.spent - state.pending(desk.now) > 0 and not state.finished:
+            queued = desk.next_proposal()
+            if queued is None:
                 break
-            if queued.row not in state.rows and queued.row not in state.gold:
-                taken.append(lease(desk, None, OUTSIDE, queued=queued, lease_ms=lease_ms))
+            taken.append(lease(desk, None, OUTSIDE, queued=queued, lease_ms=lease_ms))
         return taken, [
             Record(
                 row=held.row,

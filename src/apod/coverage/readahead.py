@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 WINDOW = 32 << 20  # bytes asked for at a time: a page at a time, a file out of the cache reads at half the disk's speed
+CACHED = 4e9  # bytes a second: a pass that was faster came from memory, and the next needs nothing read ahead
 
 
 class ReadAhead:
@@ -23,6 +24,7 @@ class ReadAhead:
         self._end = self._first + matrix.nbytes
         useful = matrix.flags.c_contiguous and matrix.nbytes > WINDOW and hasattr(mmap, "MADV_WILLNEED")
         self._advise = _advise() if useful else None
+        self._cached = False  # as far as the last pass could tell
 
     def turns(self, step: int) -> int:
         """How many blocks of so many rows make a window."""
@@ -32,8 +34,12 @@ class ReadAhead:
         """Rows start to stop will be read soon."""
         first = (self._first + start * self._row) // mmap.PAGESIZE * mmap.PAGESIZE
         last = min(self._end, self._first + stop * self._row)
-        if self._advise is not None and first < last:
+        if self._advise is not None and not self._cached and first < last:
             self._advise(first, last - first, mmap.MADV_WILLNEED)  # advice: refused, nothing is lost
+
+    def passed(self, seconds: float) -> None:
+        """All rows were read in this time."""
+        self._cached = self._end - self._first > CACHED * seconds
 
 
 def _advise() -> Any:

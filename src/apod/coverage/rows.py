@@ -16,7 +16,6 @@ from apod.errors import InputError
 BLOCK = 1 << 21  # numbers of one block, read where they lie
 LARGE_BLOCK = 1 << 23  # and where there are very many: fewer turns
 MANY_BLOCKS = 32
-CACHED = 4e9  # bytes a second: a pass that was faster came from memory, and the next needs nothing read ahead
 CONVERTED = 1 << 18  # numbers of one block that is copied or multiplied first: 1 MB, to stay in a core's cache
 FEW_BLOCKS = 2  # up to here starting threads costs more than they save
 
@@ -33,7 +32,6 @@ class Rows:
         self._threads = threads
         self._half = as_tensor(self._matrix)
         self._ahead = ReadAhead(self._matrix)
-        self._from_disk = True  # as far as the last pass could tell
 
     def __len__(self) -> int:
         return len(self._matrix)
@@ -76,12 +74,11 @@ class Rows:
         turns, window = -(-len(self) // step), self._ahead.turns(step)
 
         def block(turn: int) -> None:
-            if self._from_disk and turn % window == 0:
+            if turn % window == 0:
                 self._ahead.want((turn + window) * step, (turn + 2 * window) * step)
             work(turn * step, min((turn + 1) * step, len(self)))
 
-        if self._from_disk:
-            self._ahead.want(0, window * step)
+        self._ahead.want(0, window * step)
         begun = time.perf_counter()
         in_parallel(block, turns, self._threads if turns > FEW_BLOCKS else 1)
-        self._from_disk = self._matrix.nbytes < CACHED * (time.perf_counter() - begun)
+        self._ahead.passed(time.perf_counter() - begun)

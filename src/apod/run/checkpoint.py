@@ -17,13 +17,13 @@ import pandas as pd
 import torch
 
 from apod.answers import Answers
-from apod.campaign.exchange import write_private
 from apod.data.dataset import Dataset
 from apod.errors import CheckpointError
 from apod.head_selection import BestHeads
 from apod.large import blocks, is_large
 from apod.mitigation import Mitigation, Question
 from apod.mitigation_state import take_up, trained_arrays
+from apod.privatefiles import write_private
 from apod.tensorfiles import read_tensors, write_tensors
 
 

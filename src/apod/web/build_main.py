@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import IO
 
 from apod.campaign import Campaign
-from apod.campaign.exchange import write_private
 from apod.campaign.refit import be_nice
 from apod.campaign.refit_main import find_engine
 from apod.errors import ApodError
+from apod.privatefiles import write_private
 from apod.web.building import REFUSED
 
 
