@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import warnings
+from contextlib import suppress
 
+import psutil
 import pytest
 
 NODES = 3
@@ -39,8 +41,15 @@ class SmallCluster:
         self._others[node.node_id] = node
 
     def lose(self, node: str) -> None:
-        """Kill a node as a power cut would."""
-        self._cluster.remove_node(self._others.pop(node), allow_graceful=False)
+        """Kill a node as a power cut would: Ray's own processes, and the actors, which would live on for a second."""
+        lost = self._others.pop(node)
+        started = [one.process.pid for of_a_kind in lost.all_processes.values() for one in of_a_kind]
+        actors = [child for pid in started for child in psutil.Process(pid).children(recursive=True)]
+        self._cluster.remove_node(lost, allow_graceful=False)
+        for actor in actors:
+            with suppress(psutil.NoSuchProcess):
+                actor.kill()
+        psutil.wait_procs(actors, timeout=30)
 
     def may_lose(self, nodes: list[str]) -> str:
         """One of these nodes that is not the head."""

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -94,7 +95,7 @@ def test_a_part_lost_at_any_moment_of_a_batch_changes_no_pick(pool, matrix, mome
         promise = call(path, *given)
         if path.endswith(moment) and left:
             left.pop()
-            ray.kill(handle.actor)
+            ray.kill(handle.actor)  # it dies at this moment or a little later
         return promise
 
     monkeypatch.setattr(handle, "call", call_and_die)
@@ -153,6 +154,9 @@ def test_storage_that_is_gone_when_a_part_must_be_built_again_is_named_and_no_an
         there.add([1, 2, 3])
         path.rename(tmp_path / "elsewhere.npy")
         ray.kill(pool._handles[2].actor)
+        with suppress(ray.exceptions.RayActorError):
+            while True:  # a killed actor answers on for a moment
+                ray.get(pool._handles[2].actor.node.remote())
         with pytest.raises(ApodError, match=r"^There is no file .*m\.npy"):
             there.farthest()
         assert there.answered == (1, 2, 3)

@@ -45,6 +45,7 @@ class _Handle:
         self.batch: list[tuple[str, tuple[Any, ...]]] = []
         self.last: tuple[str, tuple[Any, ...]] = ("", ())
         self.scored: tuple[Scorer, Part, list[int]] | None = None  # what the part was last scored by
+        self.ended = False
         self.actor = self._spawn()
 
     def __len__(self) -> int:
@@ -77,11 +78,12 @@ class _Handle:
     def replace(self, node: str) -> None:
         """Give the part to a new actor, on this machine if it can take it."""
         self.stop()  # if it still lives, unreachable, it must not come back
-        self.node = node
+        self.node, self.ended = node, False
         self.actor = self._spawn()
 
     def stop(self) -> None:
-        """End the actor."""
+        """End the actor; for a moment it may go on answering, with a state nobody is sure of."""
+        self.ended = True
         load_ray().kill(self.actor)
 
     def _spawn(self) -> Any:
@@ -165,6 +167,9 @@ class ClusterPool(Pool):
 
     def _each(self, ask: Callable[[Shard], T]) -> list[T]:
         try:
+            for handle in self._handles:
+                if handle.ended:
+                    self._rebuild(handle)
             asked = [(handle, ask(cast(Shard, handle))) for handle in self._handles]
             answers = [self._kept(handle, ask, promise) for handle, promise in asked]
         except BaseException:
