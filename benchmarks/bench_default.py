@@ -1,73 +1,230 @@
-"""What the default preset achieves: its head against the plain one, per task, over many seeds, on the test part.
+"""What the default preset achieves, piece by piece, and against random questions and the paper's settings.
 
-    python benchmarks/bench_default.py --seeds 20 --data-dir ../shared/data --out out/default
+    python benchmarks/bench_default.py --seeds 20 --jobs 2 --data-dir ../shared/data --out out/default
+    python benchmarks/bench_default.py --arms default,stratified,paper --out out/default
 
-Each run is the whole of `apod run` (body, questions, refits, choice of the head); the recorded groups answer. Finished
-runs are kept in --out and not repeated. --selector stratified asks random people instead, everything else the same.
+Each run is the whole of `apod run` (questions, refits, choice of the head); the recorded groups answer, the figures are
+those of the test part. An arm is the default preset with one piece changed, or the paper's preset. The arms of a seed
+share body and split, so differences between them are paired. Finished runs are kept in --out and not repeated.
+Picture tasks take their bodies from --bodies, the folder `bodies` of an `apod bench`, or train them there.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
+import joblib
 import numpy as np
+from scipy import stats
 
-from apod.data import load_dataset
-from apod.run import run_experiment
-from apod.settings import PRESETS
+from apod.bench.sources import load_source
+from apod.body import EmbeddingBody
+from apod.data import TableEncoder
+from apod.prepare import Prepared, make_pool
+from apod.run import Outcome, run_experiment
+from apod.settings import PRESETS, Settings
 
 FROZEN = {"adult": 0.102, "meps": 0.035, "loan": 0.017, "german": 0.075, "bank": 0.054}
 """Gap of POD with all groups known, docs/replication.md: five seeds, chosen on the validation part."""
 MEASURES = ("accuracy", "balanced_accuracy", "gap")
+LEAST_GAINS = (0.002, 0.005, 0.01, 0.02)
+
+DEFAULT = PRESETS["default"]
+ARMS: Mapping[str, Settings] = MappingProxyType(
+    {
+        "default": DEFAULT,
+        "stratified": replace(DEFAULT, selector="stratified"),
+        "random": replace(DEFAULT, selector="random"),
+        "paper-questions": replace(DEFAULT, selector="apod"),
+        "answered-only": replace(DEFAULT, penalty=replace(DEFAULT.penalty, over="annotated")),
+        "sigmoid": replace(DEFAULT, penalty=replace(DEFAULT.penalty, relaxation="sigmoid")),
+        "linear": replace(DEFAULT, penalty=replace(DEFAULT.penalty, relaxation="linear")),
+        "by-score": replace(DEFAULT, head_choice="score"),
+        "epochs-10": replace(DEFAULT, epochs=10),
+        "paper": PRESETS["paper"],
+    }
+)
+"""The default preset, the same with one piece changed, and the paper's."""
+
+Run = dict[str, Any]
 
 
-def one_run(task: str, seed: int, selector: str, data_dir: Path | None, out: Path) -> dict[str, dict[str, float]]:
-    """Vanilla's and the selected head's figures of one run, from the file it left or computed now."""
-    kept = out / f"{selector}-{task}-{seed}.json"
-    if not kept.exists():
-        settings = replace(PRESETS["default"], selector=selector)
-        result = run_experiment(load_dataset(task, data_dir=data_dir), settings, seed=seed).result
+def run_unit(task: str, seed: int, arms: Sequence[str], data_dir: Path | None, bodies: Path, out: Path) -> None:
+    """Run the arms of one task and seed that are not on file yet, on one body."""
+    missing = [arm for arm in arms if not kept(out, arm, task, seed).exists()]
+    if not missing:
+        return
+    source = load_source(task, data_dir)
+    dataset, split = source.dataset, source.split(seed)
+    embeddings = source.embeddings(DEFAULT, seed, bodies, lambda done, total, text: None)
+    pool = make_pool(dataset, split, embeddings, seed)
+    body = EmbeddingBody(embeddings.shape[1])
+    prepared = Prepared(dataset, split, TableEncoder(), body, embeddings, pool)
+    for arm in missing:
+        outcome = run_experiment(dataset, ARMS[arm], seed=seed, preset=arm, prepared=prepared)
+        result = outcome.result
         found = {name: {m: result[name][m] for m in (*MEASURES, "strength")} for name in ("vanilla", "selected")}
-        kept.write_text(json.dumps(found))
-        print(f"{task} {seed}: gap {found['vanilla']['gap']:.3f} to {found['selected']['gap']:.3f}", flush=True)
-    saved: dict[str, dict[str, float]] = json.loads(kept.read_text())
-    return saved
+        kept(out, arm, task, seed).write_text(
+            json.dumps(found | {"rounds": path_of(result), "heads": heads_of(outcome)})
+        )
+        before, after = (found[name]["gap"] for name in ("vanilla", "selected"))
+        print(f"{task} {seed} {arm}: gap {before:.3f} to {after:.3f}", flush=True)
 
 
-def line(task: str, runs: list[dict[str, dict[str, float]]]) -> str:
-    """One row of the table."""
-    before, after = (np.array([[run[name][m] for m in MEASURES] for run in runs]) for name in ("vanilla", "selected"))
-    change = after - before
-    error = change.std(axis=0, ddof=1) / np.sqrt(len(runs)) if len(runs) > 1 else np.full(3, np.nan)
-    kept = np.mean([run["selected"]["strength"] == 0 for run in runs])
-    gain = before[:, 2].mean() - FROZEN[task]
-    closed = f"{-change[:, 2].mean() / gain:.0%}" if gain >= 0.02 else "vanilla counts as fair"
-    cells = [f"{m[0]:.3f} / {m[1]:.3f} / {m[2]:.3f}" for m in (before.mean(axis=0), after.mean(axis=0))]
-    moved = f"{change[:, 2].mean():+.3f} +- {error[2]:.3f}"
-    return f"| {task} | {len(runs)} | {cells[0]} | {cells[1]} | {moved} | {closed} | {kept:.0%} |"
+def heads_of(outcome: Outcome) -> list[Run]:
+    """Every head at the end: what the choice knew of it (validation part, posterior), and the test part's figures."""
+    pool, result = outcome.prepared.pool, outcome.result
+    labels = pool.validation_labels.numpy()
+    right = (outcome.kept.margins(pool.validation) > 0).numpy() == labels
+    estimates = (result["rounds"][-1]["estimate"] or {}).get("heads", [{}] * len(right))
+    return [
+        {name: entry[name] for name in (*MEASURES, "strength")}
+        | {"expected": estimate.get("gap"), "better": estimate.get("better")}
+        | {"validation": [own.mean(), np.mean([own[labels == label].mean() for label in (0, 1)])]}
+        for entry, own, estimate in zip([result["vanilla"], *result["tradeoff"]], right, estimates, strict=True)
+    ]
+
+
+def path_of(result: Run) -> list[Run]:
+    """After every answer: the head that would be chosen then, on the test part, and what was expected."""
+    found = []
+    for entry in result["rounds"]:
+        estimate = entry["estimate"]
+        if estimate is None:
+            continue
+        point = next(p for p in entry["curve"] if p["strength"] == estimate["strength"])
+        head = next(h for h in estimate["heads"] if h["strength"] == estimate["strength"])
+        ahead = estimate["outlook"]
+        found.append(
+            {"answered": entry["answered"], "expected": head["gap"], "at_the_end": ahead["gap"], "gain": ahead["gain"]}
+            | {name: point[name] for name in (*MEASURES, "strength")}
+        )
+    return found
+
+
+def kept(out: Path, arm: str, task: str, seed: int) -> Path:
+    """Where a run is kept."""
+    return out / f"{arm}-{task}-{seed}.json"
+
+
+def mean_and_interval(values: Sequence[float]) -> str:
+    """Mean and Student's 95 % interval of it."""
+    found = np.asarray(values)
+    half = stats.t.ppf(0.975, len(found) - 1) * found.std(ddof=1) / np.sqrt(len(found)) if len(found) > 1 else np.nan
+    return f"{found.mean():+.3f} [{found.mean() - half:+.3f}, {found.mean() + half:+.3f}]"
+
+
+def achieved(arm: str, runs: Mapping[str, Sequence[Run]]) -> list[str]:
+    """What one arm achieves, a row per task."""
+    lines = [
+        f"\n{arm}: accuracy / balanced accuracy / gap on the test part",
+        "| task | seeds | plain head | selected head | change of the gap | closed | plain head kept |",
+        "| --- " * 7 + "|",
+    ]
+    for task, own in runs.items():
+        before, after = (
+            np.array([[run[name][m] for m in MEASURES] for run in own]) for name in ("vanilla", "selected")
+        )
+        change = after[:, 2] - before[:, 2]
+        error = change.std(ddof=1) / np.sqrt(len(own)) if len(own) > 1 else np.nan
+        gain = before[:, 2].mean() - FROZEN[task]
+        closed = f"{-change.mean() / gain:.0%}" if gain >= 0.02 else "fair already"
+        cells = ["{:.3f} / {:.3f} / {:.3f}".format(*values.mean(axis=0)) for values in (before, after)]
+        same = np.mean([run["selected"]["strength"] == 0 for run in own])
+        lines.append(
+            f"| {task} | {len(own)} | {cells[0]} | {cells[1]} | {change.mean():+.3f} +- {error:.3f} | {closed} "
+            f"| {same:.0%} |"
+        )
+    return lines
+
+
+def compared(arm: str, runs: Mapping[str, Sequence[Run]], default: Mapping[str, Sequence[Run]]) -> list[str]:
+    """The default minus this arm, seed by seed: below 0 the default is fairer; accuracies above 0, more accurate."""
+    lines = [f"\ndefault - {arm}, paired, mean [95 % interval]", "| task | gap | accuracy | balanced accuracy |"]
+    lines.append("| --- " * 4 + "|")
+    for task, own in runs.items():
+        cells = []
+        for measure in ("gap", "accuracy", "balanced_accuracy"):
+            pairs = zip(default[task], own, strict=True)
+            cells.append(mean_and_interval([a["selected"][measure] - b["selected"][measure] for a, b in pairs]))
+        lines.append(f"| {task} | {' | '.join(cells)} |")
+    return lines
+
+
+def by_answers(runs: Mapping[str, Mapping[str, Sequence[Run]]]) -> list[str]:
+    """The gap of the head that would be chosen, by number of answers."""
+    steps = (5, 10, 15, 20, 25, 30, 37)
+    lines = ["\ngap by number of answers", f"| task, arm | {' | '.join(map(str, steps))} |", "| --- " * 8 + "|"]
+    for task in next(iter(runs.values())):
+        for arm, of_task in runs.items():
+            if of_task[task][0]["rounds"]:
+                lines.append(f"| {task}, {arm} | {' | '.join(_gap_at(of_task[task], step) for step in steps)} |")
+    return lines
+
+
+def _gap_at(runs: Sequence[Run], answers: int) -> str:
+    gaps = [entry["gap"] for run in runs for entry in run["rounds"] if entry["answered"] == answers]
+    return f"{np.mean(gaps):.3f}" if len(gaps) == len(runs) else ""
+
+
+def stopped(runs: Mapping[str, Sequence[Run]]) -> list[str]:
+    """Where a least gain would have ended the runs, and the gap there; and what was foreseen at a third of the way."""
+    lines = [
+        "\nending early: answers asked, gap there",
+        f"| task | {' | '.join(f'{least:g}' for least in LEAST_GAINS)} | all | expected at the end, foreseen early |",
+        "| --- " * (len(LEAST_GAINS) + 3) + "|",
+    ]
+    for task, own in runs.items():
+        cells = []
+        for least in (*LEAST_GAINS, 0.0):
+            ends = [_end(run["rounds"], least) for run in own]
+            answers, gap = (np.mean([end[name] for end in ends]) for name in ("answered", "gap"))
+            cells.append(f"{answers:.1f}, {gap:.3f}")
+        early = [next(e for e in run["rounds"] if e["answered"] >= run["rounds"][-1]["answered"] / 3) for run in own]
+        came, foreseen = np.mean([run["rounds"][-1]["expected"] for run in own]), [e["at_the_end"] for e in early]
+        lines.append(f"| {task} | {' | '.join(cells)} | {came:.3f}, {np.mean(foreseen):.3f} |")
+    return lines
+
+
+def _end(rounds: Sequence[Run], least: float) -> Run:
+    """The first round from which on the rest of the budget is not expected to gain so much, or the last."""
+    return next(
+        (entry for entry in rounds if least and entry["gain"] is not None and entry["gain"] < least), rounds[-1]
+    )
 
 
 def main() -> None:
-    """Run what is missing and print the table."""
+    """Run what is missing and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", default="adult,meps,loan,german,bank")
     parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--selector", default=PRESETS["default"].selector)
+    parser.add_argument("--arms", default="default", help=", ".join(ARMS))
+    parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--data-dir", type=Path)
+    parser.add_argument("--bodies", type=Path, help="default: OUT/bodies")
     parser.add_argument("--out", type=Path, default=Path("out/default"))
     told = parser.parse_args()
     told.out.mkdir(parents=True, exist_ok=True)
-    table = [
-        "| task | seeds | plain: accuracy, balanced, gap | selected | change of the gap | closed | plain head kept |"
-    ]
-    table.append("| --- " * 7 + "|")
-    for task in told.tasks.split(","):
-        runs = [one_run(task, seed, told.selector, told.data_dir, told.out) for seed in range(told.seeds)]
-        table.append(line(task, runs))
-    print("\n".join(table))
+    tasks, arms, seeds = told.tasks.split(","), told.arms.split(","), range(told.seeds)
+    bodies = told.bodies or told.out / "bodies"
+    joblib.Parallel(n_jobs=told.jobs)(
+        joblib.delayed(run_unit)(task, seed, arms, told.data_dir, bodies, told.out) for seed in seeds for task in tasks
+    )
+    runs: dict[str, dict[str, list[Run]]] = {
+        arm: {task: [json.loads(kept(told.out, arm, task, seed).read_text()) for seed in seeds] for task in tasks}
+        for arm in arms
+    }
+    lines = [line for arm in arms for line in achieved(arm, runs[arm])]
+    if "default" in arms:
+        lines += [line for arm in arms if arm != "default" for line in compared(arm, runs[arm], runs["default"])]
+        lines += stopped(runs["default"])
+    print("\n".join([*lines, *by_answers(runs)]))
 
 
 if __name__ == "__main__":

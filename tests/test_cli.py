@@ -238,6 +238,20 @@ def test_a_whole_campaign_from_the_command_line(people_csv: Path, tmp_path: Path
     assert apod("tell", "hiring.db", "9-9", "circle", folder=tmp_path).returncode == 2
 
 
+def test_a_campaign_pauses_and_resumes_from_the_command_line(people_csv: Path, tmp_path: Path) -> None:
+    new = ["campaign", "new", "h.db", people_csv, "--label", "hired", "--groups", "circle,triangle", "--budget", 9]
+    refused = apod(*new, "--sensitive", "gender", "--least-gain", 3, folder=tmp_path)
+    assert refused.returncode == 2
+    assert "least gain is 3.0" in refused.stderr
+    assert apod(*new, "--sensitive", "gender", "--least-gain", 0.01, folder=tmp_path).returncode == 0
+    assert apod("campaign", "pause", "h.db", folder=tmp_path).returncode == 0
+    assert "paused" in apod("ask", "h.db", folder=tmp_path).stdout
+    assert "apod campaign resume" in apod("status", "h.db", folder=tmp_path).stdout
+    assert apod("campaign", "resume", "h.db", folder=tmp_path).returncode == 0
+    assert "question" in apod("ask", "h.db", "--json", folder=tmp_path).stdout
+    assert json.loads(apod("status", "h.db", "--json", folder=tmp_path).stdout)["outlook"] is None
+
+
 def test_the_status_says_what_stands_what_was_erased_the_groups_and_the_end(people_csv: Path, tmp_path: Path) -> None:
     rules = {"label": "hired", "groups": ["circle", "triangle"], "sensitive": "gender", "audit_share": 0.0}
     with Campaign.create_from_table(tmp_path / "h.db", people_csv, budget=5, refit="demand", **rules) as campaign:  # type: ignore[arg-type]

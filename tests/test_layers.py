@@ -22,8 +22,8 @@ LAYERS: list[set[str]] = [
         "audit",
     },
     {
-        "mitigation", "mitigation_state", "pod", "selection", "head_selection", "bound", "rounds", "annotators",
-        "settings", "prepare",
+        "mitigation", "mitigation_state", "pod", "selection", "head_selection", "bound", "outlook", "rounds",
+        "annotators", "settings", "prepare",
     },
     {"campaign", "classifier"},
     {"web", "bench", "report", "run"},

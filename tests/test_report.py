@@ -366,7 +366,7 @@ def test_a_real_run_writes_only_documented_fields_and_a_whole_page(preset: str, 
     compulsory = {path for path in documented() if not path.startswith(("METRICS", "differences"))}
     optional = {"answers[].reason.entropy", "audit"}
     if preset == "paper":  # no posterior there
-        optional |= {path for path in documented() if path.startswith("rounds[].estimate.")}
+        optional |= {path for path in documented() if path.startswith(("rounds[].estimate.", "outlook["))}
     else:  # typical people are not chosen by subgroup and distance
         optional |= {f"answers[].reason.{name}" for name in ("group", "centred_accuracy", "distance")}
     assert compulsory - optional <= set(paths(result))

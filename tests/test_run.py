@@ -320,3 +320,43 @@ def test_the_audit_changes_no_question_and_no_head(tmp_path: Path) -> None:
     assert torch.equal(plain.kept.parameters, audited.kept.parameters)
     with pytest.raises(InputError, match="audit share"):
         run_experiment(people, told, budget=12, audit_share=1.0)
+
+
+AHEAD = replace(PRESETS["default"], strengths=(0.2, 1.0), body_epochs=2)
+
+
+def test_a_run_ends_where_the_rest_of_the_budget_is_not_worth_asking_for(people: Dataset, tmp_path: Path) -> None:
+    whole = run_experiment(people, AHEAD, seed=1, budget=30).result
+    gains = [entry["estimate"]["outlook"]["gain"] for entry in whole["rounds"]]
+    assert gains[-1] == 0
+    assert len(whole["answers"]) == 30
+    least = 0.9 * min(gains[:3])
+    first = next(place for place, gain in enumerate(gains) if gain is not None and gain < least)
+    assert first > 2
+    settings = replace(AHEAD, least_gain=least)
+    ended = run_experiment(people, settings, seed=1, budget=30, checkpoint=tmp_path).result
+    assert len(ended["answers"]) == whole["rounds"][first]["answered"] < 30
+    assert ended["answers"] == whole["answers"][: len(ended["answers"])]
+    assert any(note.startswith(f"Asking ended after {len(ended['answers'])} of 30") for note in ended["notes"])
+    again = run_experiment(people, settings, seed=1, budget=30, checkpoint=tmp_path, resume=True).result
+    assert comparable(again) == comparable(ended)
+
+
+def test_the_outlook_begins_with_what_the_last_round_expects(people: Dataset) -> None:
+    result = run_experiment(people, AHEAD, seed=1, budget=BUDGET).result
+    estimate, now = result["rounds"][-1]["estimate"], result["outlook"][0]
+    head = next(one for one in estimate["heads"] if one["strength"] == estimate["strength"])
+    assert now == {
+        "answers": BUDGET, "gap": head["gap"], "interval": head["interval"], "strength": estimate["strength"],
+    }  # fmt: skip
+    assert "What more answers would bring" in render_report(result)
+    result["outlook"] = None
+    assert "What more answers would bring" not in render_report(result)
+
+
+def test_a_least_gain_without_a_posterior_that_all_strengths_share_is_refused() -> None:
+    for preset, changes in (("paper", {}), ("default", {"proxy": "logistic"}), ("default", {"head_choice": "score"})):
+        with pytest.raises(InputError, match="default preset can end early"):
+            replace(PRESETS[preset], least_gain=0.01, **changes)
+    with pytest.raises(InputError, match=r"like 0\.01"):
+        replace(PRESETS["default"], least_gain=-1)

@@ -3,7 +3,8 @@
     w | answers ~ N(w*, H^-1),   H = sum_i t_i x_i x_i' (x) (diag(p_i) - p_i p_i') + I / C
 
 w* is the fitted weights, t_i an answer's trust, p_i its fitted probabilities, C the inverse of the L2 penalty. With two
-groups one weight vector says all; with more, every group has one.
+groups one weight vector says all; with more, every group has one. An answer adds to H what its person's x and p say,
+whatever the answer is: so what more answers would leave open is known before they are given.
 """
 
 from __future__ import annotations
@@ -19,14 +20,20 @@ DRAWS = 64
 
 def precision_matrix(inputs: Floats, probabilities: Floats, trust: Floats, C: float) -> Floats:
     """H, (D, D) with D = (M + 1) x free groups: inputs (S, M + 1) end in a one, probabilities (S, G), trust (S,)."""
-    p = probabilities[:, free_groups(probabilities.shape[1])]  # (S, J)
-    curvature = -p[:, :, None] * p[:, None, :]
-    curvature[:, np.arange(p.shape[1]), np.arange(p.shape[1])] += p
-    size = inputs.shape[1] * p.shape[1]
-    hessian = np.einsum("s,sa,sb,sjl->ajbl", trust, inputs, inputs, curvature, optimize=True).reshape(size, size)
     prior = np.full(inputs.shape[1], 1 / C)
     prior[-1] = INTERCEPT_PRECISION
-    return np.asarray(hessian + np.diag(np.repeat(prior, p.shape[1])))
+    free = len(free_groups(probabilities.shape[1]))
+    return curvature(inputs, probabilities, trust) + np.diag(np.repeat(prior, free))
+
+
+def curvature(inputs: Floats, probabilities: Floats, trust: Floats) -> Floats:
+    """(D, D) what answers about these people add to H."""
+    p = probabilities[:, free_groups(probabilities.shape[1])]  # (S, J)
+    own = -p[:, :, None] * p[:, None, :]
+    own[:, np.arange(p.shape[1]), np.arange(p.shape[1])] += p
+    size = inputs.shape[1] * p.shape[1]
+    summed = np.einsum("s,sa,sb,sjl->ajbl", trust, inputs, inputs, own, optimize=True)
+    return np.asarray(summed.reshape(size, size))
 
 
 def weight_draws(weights: Floats, precision: Floats, rng: np.random.Generator, count: int = DRAWS) -> Floats:

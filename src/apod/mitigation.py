@@ -41,6 +41,9 @@ from apod.selection import SCORED, SELECTORS, Choice, View, first_rows
 CHOICE_ROWS = 20_000
 """Validation rows that a choice by posterior looks at: each is weighed by every draw."""
 
+LIKELY_ROWS = 1024
+"""People of the pool who stand for those to be asked next, where an answer's worth is looked ahead at."""
+
 VANILLA = 0.0
 """The strength of the head nobody penalises; every plan trains it beside the others, with the same steps."""
 
@@ -164,17 +167,20 @@ class Mitigation:
             return in_blocks(self.proxy.probabilities, embeddings)
         return self.proxy.probabilities(embeddings)
 
-    def choose(self, bank: HeadBank, told: IntArray | None = None) -> HeadChoice:
-        """The head that the posterior of f_a speaks for; `told` (V,) are groups of validation rows, where known."""
+    def choose(
+        self, bank: HeadBank, told: IntArray | None = None, more: int = 0, judged_on: Pool | None = None
+    ) -> HeadChoice:
+        """The head that the posterior of f_a speaks for; `told` (V,) are groups of validation rows, where known.
+
+        With `more`, what it would say after so many further answers if they bear f_a out. `judged_on` has another
+        validation part than the pool's own.
+        """
         if not isinstance(self.proxy, LaplaceProxy):
             raise InputError("This proxy has no posterior to choose a head by: use the proxy 'laplace'.")
-        step = -(-len(self.pool.validation_labels) // CHOICE_ROWS) or 1  # evenly spaced rows stand for very many
-        pool = replace(
-            self.pool,
-            validation=self.pool.validation[::step],
-            validation_labels=self.pool.validation_labels[::step],
-        )
-        draws = self.proxy.draws(pool.validation)  # (D, T, V, G)
+        pool = judged_on or self.pool
+        step = -(-len(pool.validation_labels) // CHOICE_ROWS) or 1  # evenly spaced rows stand for very many
+        pool = replace(pool, validation=pool.validation[::step], validation_labels=pool.validation_labels[::step])
+        draws = self.proxy.draws(pool.validation, more, self._like_those_to_come() if more else None)  # (D, T, V, G)
         if told is not None:
             groups = torch.from_numpy(told[::step])
             known = groups != UNKNOWN
@@ -182,6 +188,10 @@ class Mitigation:
             draws[:, :, known] = sure
         of_head = draws if len(self.answers) == 1 else draws[:, [head.trajectory for head in self.plan.heads]]
         return choose_head(pool, bank, self.strengths, of_head)
+
+    def _like_those_to_come(self) -> Tensor:
+        """(n, M) people of the pool, evenly spaced: what an answer about somebody teaches is taken from them."""
+        return self.pool.embeddings[:: -(-len(self.pool.labels) // LIKELY_ROWS)]
 
     def empty_cells(self) -> list[list[tuple[int, int]]]:
         """Per trajectory, the (group, label) cells nobody has been annotated in: they do not enter the penalty."""

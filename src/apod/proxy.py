@@ -18,7 +18,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from apod.answers import Answers, stack_answers
 from apod.heads import HeadBank, initial_parameters
-from apod.laplace import free_groups, precision_matrix, weight_draws
+from apod.laplace import curvature, free_groups, precision_matrix, weight_draws
 from apod.large import is_large, moments
 from apod.penalty import cross_entropy_slope
 from apod.randomness import generator
@@ -204,24 +204,37 @@ class LaplaceProxy(LogisticProxy):
         super().fit(embeddings, trajectories)
         for number, answers in enumerate(trajectories):
             rows, _ = answers.known()
-            told = embeddings[torch.from_numpy(rows)]
-            inputs = (told.double().numpy() - self._centre) / self._scale
-            fitted = self.probabilities(told)[number].double().numpy()
-            inputs = np.concatenate([inputs, np.ones((len(rows), 1))], axis=1)
-            self._precision[number] = precision_matrix(inputs, fitted, answers.trust(), self.regularisation)
+            told = self._seen_by(number, embeddings[torch.from_numpy(rows)])
+            self._precision[number] = precision_matrix(*told, answers.trust(), self.regularisation)
 
-    def draws(self, embeddings: Tensor) -> Tensor:
-        """(draws, T, N, G) membership probabilities by weights drawn from the posterior; the same noise every time."""
+    def draws(self, embeddings: Tensor, more: int = 0, like: Tensor | None = None) -> Tensor:
+        """(draws, T, N, G) membership probabilities by weights drawn from the posterior; the same noise every time.
+
+        With `more`, from what the posterior would be after so many further answers about people `like` these, (n, M),
+        if f_a is borne out: as wide as it will be, around the weights as they are.
+        """
         inputs = (embeddings.double() - torch.from_numpy(self._centre)) / torch.from_numpy(self._scale)
+        precision = self._precision if like is None else self._precision + more * self._information(like)
         drawn = np.stack(
             [
-                weight_draws(weights, precision, generator(*self._key))
-                for weights, precision in zip(self._weights, self._precision, strict=True)
+                weight_draws(weights, certain, generator(*self._key))
+                for weights, certain in zip(self._weights, precision, strict=True)
             ],
             axis=1,
         )  # (draws, T, M + 1, G)
         weights = torch.from_numpy(drawn)
         return (inputs @ weights[:, :, :-1] + weights[:, :, -1:]).softmax(dim=3).to(embeddings.dtype)
+
+    def _information(self, people: Tensor) -> npt.NDArray[np.float64]:
+        """(T, D, D) what an answer about one of these people adds to the precision, on average."""
+        share = np.full(len(people), 1 / len(people))
+        return np.stack([curvature(*self._seen_by(number, people), share) for number in range(len(self._weights))])
+
+    def _seen_by(self, number: int, people: Tensor) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Inputs with a one at the end, (n, M + 1), and fitted probabilities, (n, G)."""
+        inputs = (people.double().numpy() - self._centre) / self._scale
+        fitted = self.probabilities(people)[number].double().numpy()
+        return np.concatenate([inputs, np.ones((len(people), 1))], axis=1), fitted
 
     def state(self) -> State:
         """Weights, standardisation and the posterior's precision."""

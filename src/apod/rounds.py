@@ -65,12 +65,13 @@ def run_rounds(
     budget: int,
     questions_per_round: int = 1,
     on_round: Callable[[list[Answered]], None] = lambda answered: None,
+    enough: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Run until the budget is spent; `on_round` hears of every refit, with the answers that led to it."""
+    """Run until the budget is spent, or `enough`; `on_round` hears of every refit, with the answers that led to it."""
     answered = first_answers(mitigation, ask, budget) if mitigation.round == 0 else []
     if answered:
         mitigation.refit()
         on_round(answered)
-    while answered := next_answers(mitigation, ask, budget, questions_per_round):
+    while not enough() and (answered := next_answers(mitigation, ask, budget, questions_per_round)):
         mitigation.refit()
         on_round(answered)

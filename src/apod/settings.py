@@ -35,6 +35,7 @@ class Settings:
     trajectories: str = SHARED  # one annotated set for all strengths, or one per strength
     ask_strength: float = 0.5  # whose head asks, where all strengths share one annotated set
     questions_per_round: int = 1
+    least_gain: float = 0.0  # asking ends where the rest of the budget is expected to narrow the gap by less; 0 = never
     body: BodyKind = "contrastive"
     body_epochs: int = 50
     epochs: int = 10
@@ -64,6 +65,13 @@ class Settings:
             raise InputError(f"The asking strength must be a positive number, got {self.ask_strength}.")
         if not 0 <= self.dropout < 1 or self.batch_size < 1:
             raise InputError("Dropout must be at least 0 and below 1, the batch size at least 1.")
+        if not 0 <= self.least_gain < 2:
+            raise InputError(f"The least gain is {self.least_gain!r}: give a gap worth asking for, like 0.01, or 0.")
+        if self.least_gain and not self.looks_ahead:
+            raise InputError(
+                "Only the default preset can end early: a least gain needs the proxy 'laplace', a head chosen by its "
+                "posterior, and one set of answers for all strengths."
+            )
         if self.questions_per_round < 1 or self.epochs < 1 or self.body_epochs < 1:
             raise InputError("Questions per round and epochs must be at least 1.")
 
@@ -71,6 +79,11 @@ class Settings:
     def by_posterior(self) -> bool:
         """Whether the posterior of f_a chooses the head; a proxy without one leaves it to the score."""
         return self.head_choice == "posterior" and self.proxy == "laplace"
+
+    @property
+    def looks_ahead(self) -> bool:
+        """Whether the gap to expect after more answers can be told: by a posterior that all strengths share."""
+        return self.by_posterior and self.trajectories == SHARED
 
     def plan(self) -> Plan:
         """The heads and trajectories these settings ask for; strengths in ascending order."""
@@ -98,6 +111,7 @@ class Settings:
             "trajectories": self.trajectories,
             "ask_strength": asking.strength if shared else None,  # the head that asks is the nearest there is
             "questions_per_round": self.questions_per_round,
+            "least_gain": self.least_gain,
             "body": self.body,
             "body_epochs": self.body_epochs,
             "epochs": self.epochs,

@@ -150,3 +150,31 @@ def test_where_annotators_disagree_the_heaviest_group_is_the_likeliest() -> None
     assert dict(zip(rows.tolist(), groups.tolist(), strict=True)) == {4: 1, 7: 1, 2: 0}
     alone = Answers((4, 7, 2), (0, 1, -1))
     assert [part.tolist() for part in alone.likeliest()] == [[4, 7], [0, 1]]
+
+
+def test_a_campaign_pauses_by_itself_once_and_goes_on_when_told(tmp_path) -> None:
+    from apod.campaign.adapter import build_engine
+
+    workshop = Workshop(Place(f"sqlite:///{tmp_path}/trial.db", tmp_path / "files"), build_engine)
+    options = {"strengths": [0.5, 1.0], "epochs": 1, "body_epochs": 1}
+    with workshop.create(rows=120, budget=20, engine_options=options, least_gain=1.9, refit="demand") as campaign:
+        asked = answer_all(campaign)
+        assert 0 < len(asked) < 20  # no gap shrinks by 1.9: the first model that expects anything pauses
+        assert campaign.status().paused
+        assert campaign.outlook()[0]["answers"] == len(campaign.answers())
+        campaign.pause(False)
+        answer_all(campaign)
+        assert campaign.status().answered == 20
+        assert not campaign.status().paused
+        assert [entry["what"] for entry in campaign.log()].count("paused") == 2
+        assert campaign.verify_log().ok
+    with workshop.open() as again:
+        assert again.status().answered == 20
+
+
+def test_the_outlook_of_a_campaign_is_that_of_its_heads_on_the_pool(real: Campaign) -> None:
+    outlook = real.history()[-1].outcome["outlook"]
+    assert [entry["answers"] for entry in outlook] == [12, 15, 18, 24, 36, 48]
+    assert outlook == real.outlook()
+    widths = [entry["interval"][1] - entry["interval"][0] for entry in outlook]
+    assert widths[-1] < widths[0]

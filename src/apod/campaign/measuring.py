@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,9 +20,12 @@ import torch
 from apod.large import BLOCK, is_large
 from apod.metrics import METRICS, GroupCounts, soft_group_counts
 from apod.mitigation import Mitigation
+from apod.outlook import look_ahead
+from apod.proxy import LaplaceProxy
 from apod.randomness import generator
 
 ROWS = 20_000  # measured on at most so many, drawn once
+OUTLOOK_ROWS = 4_000  # of these, evenly spaced, for the look ahead
 DRAWS = 400
 NOTE = "Measured on the pool itself; groups are answers where there are some and proxies elsewhere."
 
@@ -60,7 +64,18 @@ def measure(engine: Mitigation, names: Sequence[str]) -> dict[str, Any]:
         "curve": curve,
         "rates": _rates(counts, names, np.bincount(told, minlength=len(names))),
         "bound": _bound(engine, names),
+        "outlook": outlook(engine),
     }
+
+
+def outlook(engine: Mitigation) -> list[dict[str, Any]] | None:
+    """The gap to expect now and after more answers, on the rows that are measured; None without a posterior."""
+    if not isinstance(engine.proxy, LaplaceProxy):
+        return None
+    rows = measured_rows(engine)
+    rows = rows[:: -(-len(rows) // OUTLOOK_ROWS)]  # each is weighed by every draw, for every number of answers
+    judged = replace(engine.pool, validation=engine.pool.embeddings[rows], validation_labels=engine.pool.labels[rows])
+    return [expected.to_dict() for expected in look_ahead(engine, engine.heads, judged)]
 
 
 def _bound(engine: Mitigation, names: Sequence[str]) -> dict[str, Any] | None:

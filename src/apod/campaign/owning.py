@@ -78,6 +78,11 @@ class Owning(Session):
         bound = found[-1].outcome.get("bound") if found else None
         return None if bound is None else float(bound["strength"])
 
+    def outlook(self) -> list[dict[str, Any]] | None:
+        """The gap to expect by the latest model, now and after more answers; None where nothing tells."""
+        found = self.history(1)
+        return found[-1].outcome.get("outlook") if found else None
+
     def history(self, most: int = 200) -> list[Achieved]:
         """What the models achieved one after the other, the oldest first; evenly thinned where there are many."""
         with self.store.reading() as connection:

@@ -30,6 +30,7 @@ from apod.campaign.files import Files, state_hash
 from apod.campaign.journal import Desk, Journal, read_answers
 from apod.campaign.lead import LEAD_SECONDS, Leadership
 from apod.campaign.materials import Materials
+from apod.campaign.outlook import LEAST_GAIN, spent_enough
 from apod.campaign.reserve import Progress, audit_proposals, mix, progress
 from apod.campaign.state import State
 from apod.errors import CheckpointError
@@ -230,6 +231,8 @@ class Refitter:
         body = {"model": name, "answers": len(inputs)}
         seq = desk.append("refitted", body, Sealed(content), schema.reasons)
         self._keep(desk, found, name, seq, outcome)
+        if spent_enough(desk.state, self._materials.settings, outcome):
+            desk.append("paused", {"paused": True, "because": LEAST_GAIN})
         desk.publish(proposals, name)
         return name
 

@@ -32,6 +32,7 @@ class CampaignSettings:
     gold_every: int = 10  # one question in so many is a gold one, while there are any
     lookahead: int = 128  # proposals kept ready, best first; the rest serve only while a refit takes long
     audit_share: float = 0.0  # of all questions, asked about people held out at random: they measure, never train
+    least_gain: float = 0.0  # pauses once the rest of the budget is expected to narrow the gap by less; 0 = never
     seed: int = 0
     guidelines: str | None = None
     legal_basis: str | None = None
@@ -86,6 +87,9 @@ def checked(settings: CampaignSettings, rows: int) -> CampaignSettings:
     share = settings.audit_share
     if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share < 1:
         raise InputError(f"The audit share is {share!r}: give a number from 0 (no audit) to below 1, like 0.2.")
+    gain = settings.least_gain
+    if isinstance(gain, bool) or not isinstance(gain, int | float) or not 0 <= gain < 2:
+        raise InputError(f"The least gain is {gain!r}: give a gap worth asking for, like 0.01, or 0 to ask to the end.")
     check_kind(settings.kind)
     for what, text in (("guidelines", settings.guidelines), ("legal basis", settings.legal_basis)):
         if text is not None and len(text) > TEXT_LIMIT:

@@ -15,6 +15,7 @@ from typing import Any
 from apod.campaign.events import Event
 
 GOLD = "gold"
+LEAST_GAIN = "least gain"  # why a campaign pauses by itself
 """Purpose of a question whose answer is known: it checks annotators, teaches no model and costs no budget."""
 
 GROUP, CANNOT_TELL, DECLINED = "group", "cannot_tell", "declined"
@@ -83,6 +84,7 @@ class State:
     overlap: int = 1
     finished: bool = False
     paused: bool = False
+    not_worth_more: bool = False  # paused by itself once: whoever goes on then wants the rest
     strength: float | None = None  # the operating point the owner chose; None: left to the classifier
     spent: int = 0
     clock_moves: int = 0
@@ -279,6 +281,7 @@ def _finished(state: State, event: Event, body: Mapping[str, Any]) -> None:
 
 def _paused(state: State, event: Event, body: Mapping[str, Any]) -> None:
     state.paused = body["paused"]
+    state.not_worth_more |= body.get("because") == LEAST_GAIN
 
 
 def _chosen(state: State, event: Event, body: Mapping[str, Any]) -> None:

@@ -38,6 +38,9 @@ def new(
     audit_share: float = typer.Option(
         0.2, help="Share of the questions kept for measuring, about people drawn at random; 0: no audit."
     ),
+    least_gain: float = typer.Option(
+        0.0, help="Pause once the rest of the budget is expected to narrow the gap by less, e.g. 0.01; 0: never."
+    ),
     image_column: str | None = typer.Option(None, help="Column with the path of each person's picture."),
     image_root: Path | None = typer.Option(None, help="Folder the pictures lie under (default: the table's)."),
     gold: Path | None = typer.Option(None, exists=True, dir_okay=False, help="Known answers: CSV of row and group."),
@@ -72,6 +75,7 @@ def new(
         lease_seconds=lease_minutes * 60,
         show_label=show_label,
         audit_share=audit_share,
+        least_gain=least_gain,
         image_column=image_column,
         image_root=str((image_root or table.parent).resolve()) if image_column is not None else None,
         gold=_gold(gold) if gold is not None else None,
@@ -118,6 +122,26 @@ def close(url: str = URL, campaign: str | None = NAME, files: Path | None = FILE
     with opened_campaign(url, campaign, files) as opened:
         opened.finish()
     typer.echo("The campaign is ended; its answers, log and classifier stay.")
+
+
+def pause(url: str = URL, campaign: str | None = NAME, files: Path | None = FILES) -> None:
+    """Ask nothing for now; answers to open questions are still taken.
+
+    Example: apod campaign pause hiring.db
+    """
+    with opened_campaign(url, campaign, files) as opened:
+        opened.pause()
+    typer.echo("The campaign is paused. To go on: apod campaign resume.")
+
+
+def resume(url: str = URL, campaign: str | None = NAME, files: Path | None = FILES) -> None:
+    """Go on with a campaign that was paused, or paused by itself because of its least gain.
+
+    Example: apod campaign resume hiring.db
+    """
+    with opened_campaign(url, campaign, files) as opened:
+        opened.pause(False)
+    typer.echo("The campaign goes on.")
 
 
 def upgrade_(url: str = URL) -> None:
@@ -247,6 +271,7 @@ def status(
     with opened_campaign(url, campaign, files) as opened:
         found = asdict(opened.status())
         found["audit"] = latest_audit(opened) if found["by_purpose"].get("audit") else None
+        found["outlook"] = opened.outlook()
         if annotators:
             found["by_annotator"] = [asdict(report) for report in opened.annotators()]
     if as_json:
@@ -351,8 +376,15 @@ def show_log(url: str = URL, campaign: str | None = NAME, files: Path | None = F
 
 def add_commands(app: typer.Typer) -> None:
     """Hang the campaign commands into the application."""
-    campaign = typer.Typer(help="Create, list, end and upgrade campaigns.", no_args_is_help=True)
-    for name, command in (("new", new), ("list", list_), ("close", close), ("upgrade", upgrade_)):
+    campaign = typer.Typer(help="Create, list, pause, end and upgrade campaigns.", no_args_is_help=True)
+    for name, command in (
+        ("new", new),
+        ("list", list_),
+        ("pause", pause),
+        ("resume", resume),
+        ("close", close),
+        ("upgrade", upgrade_),
+    ):
         campaign.command(name)(command)
     log = typer.Typer(help="The log of a campaign.", no_args_is_help=True)
     log.command("verify")(verify)

@@ -26,12 +26,14 @@ def latest_audit(opened: Campaign) -> dict[str, Any] | None:
 
 
 def show_status(found: dict[str, Any]) -> None:
-    """Counts, the groups as answers spell them, and the audit."""
+    """Counts, the groups as answers spell them, what more answers would bring, and the audit."""
+    from apod.report.outlook import outlook_sentence
+
     typer.echo(f"{found['name']}: {found['standing']} of {found['budget']} answers, {found['pending']} in hands")
     if found["finished"]:
         typer.echo("  closed: nothing more is asked")
     elif found["paused"]:
-        typer.echo("  paused: nobody is asked until it goes on (the owner's page)")
+        typer.echo("  paused: nobody is asked until it goes on (`apod campaign resume`, or the owner's page)")
     if found["answered"] > found["standing"]:
         gone = found["answered"] - found["standing"]
         typer.echo(f"  {gone} more erased; they stay paid from the budget, which has {found['remaining']} left")
@@ -39,8 +41,14 @@ def show_status(found: dict[str, Any]) -> None:
     for name in ("cannot_tell", "declined", "skipped", "late", "erased", "model_answers", "behind", "agreement"):
         if found[name]:
             typer.echo(f"  {name.replace('_', ' ')}: {found[name]}")
+    if found["outlook"]:
+        typer.echo(f"  {outlook_sentence(found['outlook'], _three_places, '')}")
     if found["audit"] is not None:
         show_audit(found["audit"])
+
+
+def _three_places(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
 
 
 def show_audit(found: dict[str, Any]) -> None:

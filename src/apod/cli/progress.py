@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
+from apod.report.outlook import outlook_sentence
 from apod.run import Listener
 
 
@@ -61,11 +62,12 @@ class TerminalListener(Listener):
         reason = answers[-1]["reason"] if answers else {}
         asked = ", ".join(escape(str(reason[key])) for key in ("group", "label") if reason.get(key) is not None)
         if not self._show_live:
-            best = max(entry["curve"][1:], key=lambda point: point["validation_score"] or 0.0)
+            best = _leading(entry)
             self._console.print(
                 f"round {entry['round']:>3}  answers {entry['answered']:>3}/{budget}  asked about {asked:<28}"
                 f"  plain: accuracy {_show(entry['curve'][0]['accuracy'])} gap {_show(entry['curve'][0]['gap'])}"
-                f"  strength {best['strength']:g}: accuracy {_show(best['accuracy'])} gap {_show(best['gap'])}",
+                f"  strength {best['strength']:g}: accuracy {_show(best['accuracy'])} gap {_show(best['gap'])}"
+                f"{_ahead(entry)}",
                 soft_wrap=True,
             )
             return
@@ -99,6 +101,8 @@ class TerminalListener(Listener):
             f"{result['timing']['total_seconds']:.1f} s.",
             soft_wrap=True,
         )
+        if result["outlook"] is not None:
+            self._console.print(outlook_sentence(result["outlook"], _show, ""), soft_wrap=True, highlight=False)
         for note in result["notes"]:
             self._console.print(f"note: {note}", soft_wrap=True, markup=False)
         if None not in (before["gap"], after["gap"]) and after["gap"] >= before["gap"]:
@@ -118,6 +122,23 @@ def _curve_table(entry: dict[str, Any]) -> Table:
         row = [_show(point[name]) for name in ("accuracy", "gap", "eop", "delta_eo")]
         table.add_row(f"{point['strength']:g}", *row)
     return table
+
+
+def _leading(entry: dict[str, Any]) -> dict[str, Any]:
+    """The point of the strength that the posterior speaks for, or else that of the best validation score."""
+    penalised: list[dict[str, Any]] = entry["curve"][1:]
+    spoken_for = entry["estimate"] and entry["estimate"]["strength"]
+    named = [point for point in penalised if point["strength"] == spoken_for]
+    return named[0] if named else max(penalised, key=lambda point: point["validation_score"] or 0.0)
+
+
+def _ahead(entry: dict[str, Any]) -> str:
+    """The gap to expect of the head that would be chosen now, and once the budget is spent."""
+    estimate = entry["estimate"]
+    if estimate is None or estimate["outlook"] is None:
+        return ""
+    now = next(head for head in estimate["heads"] if head["strength"] == estimate["strength"])
+    return f"  gap to expect {_show(now['gap'])}, at the end {_show(estimate['outlook']['gap'])}"
 
 
 def _show(value: float | None) -> str:

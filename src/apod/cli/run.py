@@ -52,6 +52,9 @@ def run(
     proxy: str | None = typer.Option(None, help="Group proxy: laplace, logistic, perceptron."),
     ask_strength: float | None = typer.Option(None, help="The strength whose head asks the questions."),
     batch: int | None = typer.Option(None, help="Questions per round."),
+    least_gain: float | None = typer.Option(
+        None, help="Stop asking once the rest of the budget is expected to narrow the gap by less, e.g. 0.01."
+    ),
     body: str | None = typer.Option(
         None, help="The body: contrastive, cross_entropy, or precomputed (columns are embeddings)."
     ),
@@ -75,6 +78,7 @@ def run(
         proxy=proxy,
         ask_strength=ask_strength,
         questions_per_round=batch,
+        least_gain=least_gain,
         body=body,
         strengths=numbers("--strengths", strengths),
     )

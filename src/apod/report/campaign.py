@@ -9,6 +9,7 @@ from typing import Any
 
 from apod.report.figures import rate_chart
 from apod.report.numbers import UNDEFINED, count, decimal, percent, percent_span, plain, plural, points, signed_points
+from apod.report.outlook import outlook_chart, outlook_sentence
 from apod.report.render import fill
 from apod.report.svg import shorten
 from apod.report.tables import MOST_ROWS, Cell, Table, groups_table
@@ -32,6 +33,7 @@ def render_campaign(facts: Facts) -> str:
         "cards": _cards(facts),
         "cautions": _cautions(facts),
         "audit": audit is not None,
+        "outlook": _outlook(facts),
         "asked": _asked(facts),
         "counts": _counts(facts),
         "questions": _questions(facts),
@@ -53,6 +55,13 @@ def render_campaign(facts: Facts) -> str:
             "plan": _plan(audit),
         }
     return fill("campaign.html", variables)
+
+
+def _outlook(facts: Facts) -> dict[str, Any] | None:
+    outlook = facts.get("outlook")
+    if not outlook:
+        return None
+    return {"text": outlook_sentence(outlook), "chart": outlook_chart(facts["expected"], outlook)}
 
 
 def _as_result(facts: Facts) -> dict[str, Any]:

@@ -193,6 +193,7 @@ def answers_chart(
     log: bool = False,
     chosen: int | None = None,
     right: float = 104,
+    title_x: str = "Answers so far",
 ) -> Markup | None:
     """Lines over the number of answers, named at their ends; None where every value is undefined.
 
@@ -206,19 +207,19 @@ def answers_chart(
     domain = (min(known) / 1.3, max(known) * 1.3) if log else padded(known, floor=0.0, least=2 if counts else 0.01)
     y = Scale((0.0, domain[1]) if counts else domain, (230, 40), log)
     x = Scale(_answers_domain(answered), (46, WIDTH - right))
-    frame = Frame(x, y, count, text, "Answers so far", title)
+    frame = Frame(x, y, count, text, title_x, title)
     parts: list[str] = [frame.draw([t for t in x.ticks() if t == int(t)])]
     if chosen is not None:
         parts += [line(x(chosen), 40, x(chosen), 230, "guide")]
-    ends = []
+    ends = {}
     for name, class_, values in usable:
         places = [None if v is None else (x(a), y(v)) for a, v in zip(answered, values, strict=True)]
         parts.append(polyline(places, class_, step=counts))
         parts.append(_dots(name, class_, answered, values, places, text, 1.5 if counts else 2.5))
         drawn = [place for place in places if place is not None]
         if drawn:
-            ends.append((*drawn[-1], class_, name))
-    parts.append(end_labels(ends, WIDTH - right, 34, 236))
+            ends[name] = (*drawn[-1], class_, name)  # a line in two pieces is named at its last
+    parts.append(end_labels(list(ends.values()), WIDTH - right, 34, 236))
     return drawing(274, alt, *parts)
 
 

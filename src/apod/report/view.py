@@ -11,6 +11,7 @@ from apod.report import tables
 from apod.report.audited import audited_table
 from apod.report.figures import Series, answers_chart, changes_chart, curve_chart, rate_chart
 from apod.report.numbers import count, defined, listed, percent, percent_span, plain, points, signed_points
+from apod.report.outlook import expected_so_far, outlook_chart, outlook_sentence
 from apod.report.pictures import Pictures
 from apod.report.scatter import map_chart, plane_charts, shape_of, swatch
 from apod.report.svg import shorten
@@ -41,6 +42,7 @@ def page(result: Result, pictures: Pictures) -> dict[str, Any]:
             "text": _choice(result),
         },
         "rounds": _rounds(result),
+        "outlook": _outlook(result),
         "changes": {"chart": changes_chart(result), "table": tables.changes_table(result)},
         "audited": audited_table(result) if result.get("audit") else None,
         "asked": _asked(result, pictures),
@@ -186,6 +188,13 @@ def _rounds(result: Result) -> dict[str, Any]:
         ),
         "kept": kept,
     }
+
+
+def _outlook(result: Result) -> dict[str, Any] | None:
+    outlook = result.get("outlook")
+    if not outlook:
+        return None
+    return {"text": outlook_sentence(outlook), "chart": outlook_chart(expected_so_far(result["rounds"]), outlook)}
 
 
 def _at_strength(entry: Result, strength: float, metric: str) -> float | None:

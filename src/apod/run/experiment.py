@@ -13,7 +13,6 @@ from apod import __version__
 from apod.annotators import Annotator, Interview, RecordedGroups
 from apod.data.dataset import UNKNOWN, Dataset
 from apod.errors import InputError
-from apod.head_selection import BestHeads, RoundScores, score_heads
 from apod.heads import HeadBank
 from apod.large import steps_per_round
 from apod.mitigation import Mitigation
@@ -22,6 +21,7 @@ from apod.rounds import Answered, run_rounds
 from apod.run import record
 from apod.run.audited import audited
 from apod.run.checkpoint import Checkpoint, fingerprint
+from apod.run.recorder import Recorder
 from apod.settings import PER_STRENGTH, Settings, answers_allowed
 from apod.threads import one_thread
 
@@ -75,101 +75,6 @@ class Stopwatch:
         return {"total_seconds": round(time.perf_counter() - self._started, 3), **parts}
 
 
-class Recorder:
-    """Scores and records every round of a mitigation, and keeps every head at its best."""
-
-    def __init__(self, prepared: Prepared, mitigation: Mitigation, settings: Settings) -> None:
-        self._prepared, self._mitigation, self._settings = prepared, mitigation, settings
-        self._posterior = settings.by_posterior
-        self.best = BestHeads(mitigation.heads, latest=self._posterior)
-        self.rounds: list[dict[str, Any]] = []
-        self.answers: list[list[dict[str, Any]]] = [[] for _ in mitigation.plan.trajectories]
-        self.bounds: list[list[dict[str, Any]]] = [[] for _ in mitigation.plan.trajectories]
-        self.scores: list[dict[str, list[float | None]]] = []
-
-    def take(self, answered: list[Answered], seconds: float) -> list[dict[str, Any]]:
-        """Record one round after its refit; gives the new answers' entries."""
-        mitigation, dataset = self._mitigation, self._prepared.dataset
-        of_head = [head.trajectory for head in mitigation.plan.heads]
-        membership = mitigation.membership(mitigation.pool.validation)[of_head]
-        scores = score_heads(mitigation.pool, mitigation.heads, mitigation.strengths, membership)
-        self.best.update(mitigation.heads, scores, mitigation.round - 1)
-        self._keep_scores(scores)
-        entries = [self._answer(one) for one in answered]
-        views = mitigation.views()
-        for number in range(len(views)):
-            self.bounds[number].append(record.bound_entry(self._prepared, mitigation, number))
-        if self.rounds:
-            self.rounds[-1]["asked"] = [entry["row"] for entry in entries]
-        self.rounds.append(
-            {
-                "round": mitigation.round - 1,
-                "answered": len(mitigation.answers[0]),
-                "seconds": round(seconds, 4),
-                "curve": record.curve(self._prepared, mitigation, scores),
-                "subgroups": record.subgroups(dataset, mitigation, views[0], 0),
-                "empty_cells": [
-                    [dataset.group_names[group], dataset.label_names[label]]
-                    for group, label in mitigation.empty_cells()[0]
-                ],
-                "estimate": self._estimate(),
-                "asked": [],
-            }
-        )
-        return entries
-
-    def _estimate(self) -> dict[str, Any] | None:
-        """What the posterior of f_a says of every head's gap after this round; None without a posterior."""
-        if not self._posterior:
-            return None
-        choice = self._mitigation.choose(self._mitigation.heads)
-        heads = zip(self._mitigation.plan.heads, choice.gap, choice.low, choice.high, choice.better, strict=True)
-        return {
-            "heads": [
-                {
-                    "strength": head.strength,
-                    "gap": record.number(gap),
-                    "interval": [record.number(low), record.number(high)],
-                    "better": record.number(better),
-                }
-                for head, gap, low, high, better in heads
-            ],
-            "strength": self._mitigation.plan.heads[choice.head].strength,
-            "reason": choice.reason,
-        }
-
-    def chosen(self) -> tuple[int, str | None]:
-        """The selected head, and why, where a posterior chose it."""
-        if not self._posterior:
-            return self.best.best(self._mitigation.strengths), None
-        choice = self._mitigation.choose(self.best.bank(self._mitigation.heads.sizes))
-        return choice.head, choice.reason
-
-    def _keep_scores(self, scores: RoundScores) -> None:
-        columns = {"accuracy": scores.accuracy, "fairness": scores.fairness, "score": scores.score}
-        self.scores.append({name: [record.number(v) for v in values] for name, values in columns.items()})
-
-    def _answer(self, answered: Answered) -> dict[str, Any]:
-        number = answered.question.trajectory
-        plan = self._mitigation.plan
-        strength = plan.heads[plan.trajectories[number].head].strength
-        separate = self._settings.trajectories == PER_STRENGTH
-        entry = record.answer_entry(
-            self._prepared.dataset, self._prepared.split.train, answered, strength if separate else None
-        )
-        self.answers[number].append(entry)
-        return entry
-
-    def to_dict(self) -> dict[str, Any]:
-        """What a checkpoint needs to go on recording."""
-        return {"rounds": self.rounds, "answers": self.answers, "bounds": self.bounds, "scores": self.scores}
-
-    def restore(self, saved: dict[str, Any]) -> None:
-        """Go on from a checkpoint."""
-        self.rounds, self.answers = saved["rounds"], saved["answers"]
-        self.bounds, self.scores = saved["bounds"], saved["scores"]
-
-
 @one_thread()
 def run_experiment(
     dataset: Dataset,
@@ -183,12 +88,14 @@ def run_experiment(
     resume: bool = False,
     listener: Listener | None = None,
     audit_share: float = 0.0,
+    prepared: Prepared | None = None,
 ) -> Outcome:
     """Run Algorithm 1 until the budget is spent and report on the test part.
 
     Without an annotator the recorded groups answer, each counted when it is read. With `checkpoint`, a folder, the
     run can be interrupted at any moment and continued with `resume`. With `audit_share` that share of the budget is
     kept for people of the test part, drawn at random when all else is done: what can be said without records.
+    `prepared` saves pre-training where the same dataset, settings of the body and seed were prepared before.
     """
     listener, watch = listener or Listener(), Stopwatch()
     if annotator is None and (dataset.groups == UNKNOWN).all():
@@ -203,10 +110,10 @@ def run_experiment(
     answers_allowed(max(1, allowed - audits), n_train, len(dataset.group_names))  # enough must be left to train on
     listener.stage("Pre-training the body")
     with watch.time("body"):
-        prepared = prepare(dataset, settings, seed, listener.body)
+        prepared = prepared or prepare(dataset, settings, seed, listener.body)
     with watch.time("training"):
         mitigation = Mitigation(prepared.pool, settings.plan(), settings.training(dataset.task.hidden))
-    recorder = Recorder(prepared, mitigation, settings)
+    recorder = Recorder(prepared, mitigation, settings, allowed - audits)
     facts = {"settings": settings.to_dict(), "seed": seed, "budget": allowed, "split": list(dataset.task.split)}
     facts |= {"audit_share": audit_share} if audits else {}
     saved = Checkpoint(checkpoint, fingerprint(dataset, facts)) if checkpoint else None
@@ -270,7 +177,7 @@ def _run(
         last = time.perf_counter()
 
     with watch.time("rounds"):
-        run_rounds(mitigation, interview, budget, settings.questions_per_round, on_round)
+        run_rounds(mitigation, interview, budget, settings.questions_per_round, on_round, recorder.enough)
 
 
 def _finish(
@@ -309,11 +216,12 @@ def _finish(
         "reference": dataset.group_names[-1],
         "metric": dataset.task.metric,
         "settings": settings.to_dict() | _sizes(dataset, settings, len(prepared.split.train)),
-        "notes": [*dataset.notes, *_notes(dataset, mitigation, trajectory)],
+        "notes": [*dataset.notes, *_notes(dataset, mitigation, trajectory), *recorder.notes()],
         "vanilla": entries[0],
         "tradeoff": entries[1:],
         "selected": entries[selected],
         "selected_because": reason,
+        "outlook": recorder.outlook(),
         "differences": record.differences(prepared, predicted[0], predicted[1], facts["seed"]),
         "changes": record.changes(prepared, predicted[0], predicted[1]),
         "rounds": recorder.rounds,

@@ -1,0 +1,142 @@
+"""What a run keeps of every round: the curve, the answers and their reasons, what the posterior expects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from apod.head_selection import BestHeads, HeadChoice, RoundScores, score_heads
+from apod.mitigation import Mitigation
+from apod.outlook import Expected, expected_gap, look_ahead
+from apod.prepare import Prepared
+from apod.rounds import Answered
+from apod.run import record
+from apod.settings import PER_STRENGTH, Settings
+
+
+class Recorder:
+    """Scores and records every round of a mitigation, and keeps every head at its best."""
+
+    def __init__(self, prepared: Prepared, mitigation: Mitigation, settings: Settings, budget: int) -> None:
+        self._prepared, self._mitigation, self._settings, self._budget = prepared, mitigation, settings, budget
+        self._posterior = settings.by_posterior
+        self.best = BestHeads(mitigation.heads, latest=self._posterior)
+        self.rounds: list[dict[str, Any]] = []
+        self.answers: list[list[dict[str, Any]]] = [[] for _ in mitigation.plan.trajectories]
+        self.bounds: list[list[dict[str, Any]]] = [[] for _ in mitigation.plan.trajectories]
+        self.scores: list[dict[str, list[float | None]]] = []
+
+    def take(self, answered: list[Answered], seconds: float) -> list[dict[str, Any]]:
+        """Record one round after its refit; gives the new answers' entries."""
+        mitigation, dataset = self._mitigation, self._prepared.dataset
+        of_head = [head.trajectory for head in mitigation.plan.heads]
+        membership = mitigation.membership(mitigation.pool.validation)[of_head]
+        scores = score_heads(mitigation.pool, mitigation.heads, mitigation.strengths, membership)
+        self.best.update(mitigation.heads, scores, mitigation.round - 1)
+        self._keep_scores(scores)
+        entries = [self._answer(one) for one in answered]
+        views = mitigation.views()
+        for number in range(len(views)):
+            self.bounds[number].append(record.bound_entry(self._prepared, mitigation, number))
+        if self.rounds:
+            self.rounds[-1]["asked"] = [entry["row"] for entry in entries]
+        self.rounds.append(
+            {
+                "round": mitigation.round - 1,
+                "answered": len(mitigation.answers[0]),
+                "seconds": round(seconds, 4),
+                "curve": record.curve(self._prepared, mitigation, scores),
+                "subgroups": record.subgroups(dataset, mitigation, views[0], 0),
+                "empty_cells": [
+                    [dataset.group_names[group], dataset.label_names[label]]
+                    for group, label in mitigation.empty_cells()[0]
+                ],
+                "estimate": self._estimate(),
+                "asked": [],
+            }
+        )
+        return entries
+
+    def _estimate(self) -> dict[str, Any] | None:
+        """What the posterior of f_a says of every head's gap after this round; None without a posterior."""
+        if not self._posterior:
+            return None
+        choice = self._mitigation.choose(self._mitigation.heads)
+        heads = zip(self._mitigation.plan.heads, choice.gap, choice.low, choice.high, choice.better, strict=True)
+        return {
+            "heads": [
+                {
+                    "strength": head.strength,
+                    "gap": record.number(gap),
+                    "interval": [record.number(low), record.number(high)],
+                    "better": record.number(better),
+                }
+                for head, gap, low, high, better in heads
+            ],
+            "strength": self._mitigation.plan.heads[choice.head].strength,
+            "reason": choice.reason,
+            "outlook": self._at_the_end(choice),
+        }
+
+    def _at_the_end(self, choice: HeadChoice) -> dict[str, Any] | None:
+        """The gap to expect once the budget is spent, and what that gains over the gap to expect now."""
+        if not self._settings.looks_ahead:
+            return None
+        now = Expected.of(choice, self._mitigation.strengths, len(self._mitigation.answers[0]))
+        end = expected_gap(self._mitigation, self._mitigation.heads, self._budget)
+        known = now.high > 0  # a head that decides the same for everybody has no gap, and tells nothing
+        return end.to_dict() | {"gain": record.number(now.gap - end.gap) if known else None}
+
+    def enough(self) -> bool:
+        """Whether the rest of the budget is no longer worth asking for."""
+        if not self._settings.least_gain or not self.rounds:
+            return False
+        gain = self.rounds[-1]["estimate"]["outlook"]["gain"]
+        return gain is not None and gain < self._settings.least_gain
+
+    def outlook(self) -> list[dict[str, Any]] | None:
+        """The gap to expect now and with more answers; None where no posterior tells."""
+        if not self._settings.looks_ahead:
+            return None
+        bank = self.best.bank(self._mitigation.heads.sizes)
+        return [expected.to_dict() for expected in look_ahead(self._mitigation, bank)]
+
+    def chosen(self) -> tuple[int, str | None]:
+        """The selected head, and why, where a posterior chose it."""
+        if not self._posterior:
+            return self.best.best(self._mitigation.strengths), None
+        choice = self._mitigation.choose(self.best.bank(self._mitigation.heads.sizes))
+        return choice.head, choice.reason
+
+    def notes(self) -> list[str]:
+        """That asking ended before the budget was spent, where it did."""
+        answered = len(self._mitigation.answers[0])
+        if not self.enough() or answered >= self._budget:
+            return []
+        return [
+            f"Asking ended after {answered} of {self._budget} answers: the rest was expected to narrow the gap by less "
+            f"than {self._settings.least_gain:g}."
+        ]
+
+    def _keep_scores(self, scores: RoundScores) -> None:
+        columns = {"accuracy": scores.accuracy, "fairness": scores.fairness, "score": scores.score}
+        self.scores.append({name: [record.number(v) for v in values] for name, values in columns.items()})
+
+    def _answer(self, answered: Answered) -> dict[str, Any]:
+        number = answered.question.trajectory
+        plan = self._mitigation.plan
+        strength = plan.heads[plan.trajectories[number].head].strength
+        separate = self._settings.trajectories == PER_STRENGTH
+        entry = record.answer_entry(
+            self._prepared.dataset, self._prepared.split.train, answered, strength if separate else None
+        )
+        self.answers[number].append(entry)
+        return entry
+
+    def to_dict(self) -> dict[str, Any]:
+        """What a checkpoint needs to go on recording."""
+        return {"rounds": self.rounds, "answers": self.answers, "bounds": self.bounds, "scores": self.scores}
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        self.rounds, self.answers = saved["rounds"], saved["answers"]
+        self.bounds, self.scores = saved["bounds"], saved["scores"]
