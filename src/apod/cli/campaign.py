@@ -182,6 +182,8 @@ def ask(
 _NO_QUESTION = {
     "done": "The budget is spent.",
     "wait": "What remains is in others' hands.",
+    "preparing": "The next questions are being prepared.",
+    "paused": "The campaign is paused: `apod campaign resume` goes on.",
     "finished": "The campaign was ended.",
     "exhausted": "Nobody is left to ask about.",
 }
