@@ -26,6 +26,8 @@ from scipy import stats
 from apod.bench.sources import load_source
 from apod.body import EmbeddingBody
 from apod.data import TableEncoder
+from apod.expected import is_enough
+from apod.metrics import evaluate
 from apod.prepare import Prepared, make_pool
 from apod.run import Outcome, run_experiment
 from apod.settings import PRESETS, Settings
@@ -78,16 +80,18 @@ def run_unit(task: str, seed: int, arms: Sequence[str], data_dir: Path | None, b
 
 
 def heads_of(outcome: Outcome) -> list[Run]:
-    """Every head at the end: what the choice knew of it (validation part, posterior), and the test part's figures."""
-    pool, result = outcome.prepared.pool, outcome.result
-    labels = pool.validation_labels.numpy()
-    right = (outcome.kept.margins(pool.validation) > 0).numpy() == labels
-    estimates = (result["rounds"][-1]["estimate"] or {}).get("heads", [{}] * len(right))
+    """Every head at the end: test part, what the choice knew, and the validation part by recorded groups."""
+    prepared, result = outcome.prepared, outcome.result
+    dataset, rows = prepared.dataset, prepared.split.validation
+    predicted = (outcome.kept.margins(prepared.pool.validation) > 0).numpy()
+    names = dataset.group_names
+    judged = [evaluate(dataset.labels[rows], one, dataset.groups[rows], names, warn=False) for one in predicted]
+    estimates = (result["rounds"][-1]["estimate"] or {}).get("heads", [{}] * len(judged))
     return [
         {name: entry[name] for name in (*MEASURES, "strength")}
         | {"expected": estimate.get("gap"), "better": estimate.get("better")}
-        | {"validation": [own.mean(), np.mean([own[labels == label].mean() for label in (0, 1)])]}
-        for entry, own, estimate in zip([result["vanilla"], *result["tradeoff"]], right, estimates, strict=True)
+        | {"validation": {name: getattr(own, name) for name in MEASURES}}
+        for entry, own, estimate in zip([result["vanilla"], *result["tradeoff"]], judged, estimates, strict=True)
     ]
 
 
@@ -133,8 +137,8 @@ def achieved(arm: str, runs: Mapping[str, Sequence[Run]]) -> list[str]:
         )
         change = after[:, 2] - before[:, 2]
         error = change.std(ddof=1) / np.sqrt(len(own)) if len(own) > 1 else np.nan
-        gain = before[:, 2].mean() - FROZEN[task]
-        closed = f"{-change.mean() / gain:.0%}" if gain >= 0.02 else "fair already"
+        gain = before[:, 2].mean() - FROZEN.get(task, np.nan)
+        closed = "-" if np.isnan(gain) else f"{-change.mean() / gain:.0%}" if gain >= 0.02 else "fair already"
         cells = ["{:.3f} / {:.3f} / {:.3f}".format(*values.mean(axis=0)) for values in (before, after)]
         same = np.mean([run["selected"]["strength"] == 0 for run in own])
         lines.append(
@@ -193,10 +197,8 @@ def stopped(runs: Mapping[str, Sequence[Run]]) -> list[str]:
 
 
 def _end(rounds: Sequence[Run], least: float) -> Run:
-    """The first round from which on the rest of the budget is not expected to gain so much, or the last."""
-    return next(
-        (entry for entry in rounds if least and entry["gain"] is not None and entry["gain"] < least), rounds[-1]
-    )
+    """The first round after which the rest of the budget is expected to gain less, or the last."""
+    return next((entry for entry in rounds if is_enough(entry["gain"], least)), rounds[-1])
 
 
 def main() -> None:

@@ -250,6 +250,8 @@ def test_a_campaign_pauses_and_resumes_from_the_command_line(people_csv: Path, t
     assert apod("campaign", "resume", "h.db", folder=tmp_path).returncode == 0
     assert "row" in json.loads(apod("ask", "h.db", "--json", folder=tmp_path).stdout)
     assert json.loads(apod("status", "h.db", "--json", folder=tmp_path).stdout)["outlook"] is None
+    assert apod("campaign", "close", "h.db", folder=tmp_path).returncode == 0
+    assert "was ended" in apod("campaign", "resume", "h.db", folder=tmp_path).stderr
 
 
 def test_the_status_says_what_stands_what_was_erased_the_groups_and_the_end(people_csv: Path, tmp_path: Path) -> None:

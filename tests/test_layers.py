@@ -19,7 +19,7 @@ LAYERS: list[set[str]] = [
     {
         "body", "contrastive", "augment", "resnet", "image_training", "images",
         "heads", "penalty", "laplace", "proxy", "coverage", "cluster", "large", "embedded", "schedule", "answers",
-        "audit",
+        "audit", "expected",
     },
     {
         "mitigation", "mitigation_state", "pod", "selection", "head_selection", "bound", "outlook", "rounds",

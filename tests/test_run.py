@@ -326,19 +326,19 @@ AHEAD = replace(PRESETS["default"], strengths=(0.2, 1.0), body_epochs=2)
 
 
 def test_a_run_ends_where_the_rest_of_the_budget_is_not_worth_asking_for(people: Dataset, tmp_path: Path) -> None:
-    whole = run_experiment(people, AHEAD, seed=1, budget=30).result
+    whole = run_experiment(people, AHEAD, seed=3, budget=30).result
     gains = [entry["estimate"]["outlook"]["gain"] for entry in whole["rounds"]]
-    assert gains[-1] == 0
+    most = max(gain for gain in gains if gain is not None)
     assert len(whole["answers"]) == 30
-    least = 0.9 * min(gains[:3])
-    first = next(place for place, gain in enumerate(gains) if gain is not None and gain < least)
-    assert first > 2
+    least = most / 2
+    first = next(place for place, gain in enumerate(gains) if gain is not None and 0 <= gain < least)
+    assert 0 < first < len(gains) - 1
     settings = replace(AHEAD, least_gain=least)
-    ended = run_experiment(people, settings, seed=1, budget=30, checkpoint=tmp_path).result
+    ended = run_experiment(people, settings, seed=3, budget=30, checkpoint=tmp_path).result
     assert len(ended["answers"]) == whole["rounds"][first]["answered"] < 30
     assert ended["answers"] == whole["answers"][: len(ended["answers"])]
     assert any(note.startswith(f"Asking ended after {len(ended['answers'])} of 30") for note in ended["notes"])
-    again = run_experiment(people, settings, seed=1, budget=30, checkpoint=tmp_path, resume=True).result
+    again = run_experiment(people, settings, seed=3, budget=30, checkpoint=tmp_path, resume=True).result
     assert comparable(again) == comparable(ended)
 
 

@@ -31,9 +31,10 @@ def curvature(inputs: Floats, probabilities: Floats, trust: Floats) -> Floats:
     p = probabilities[:, free_groups(probabilities.shape[1])]  # (S, J)
     own = -p[:, :, None] * p[:, None, :]
     own[:, np.arange(p.shape[1]), np.arange(p.shape[1])] += p
-    size = inputs.shape[1] * p.shape[1]
-    summed = np.einsum("s,sa,sb,sjl->ajbl", trust, inputs, inputs, own, optimize=True)
-    return np.asarray(summed.reshape(size, size))
+    people, width, free = len(inputs), inputs.shape[1], p.shape[1]
+    weighed = (trust[:, None] * inputs)[:, :, None, None] * own[:, None]  # (S, M + 1, J, J)
+    summed = (weighed.reshape(people, width * free**2).T @ inputs).reshape(width, free, free, width)
+    return np.asarray(summed.transpose(0, 1, 3, 2).reshape(width * free, width * free))
 
 
 def weight_draws(weights: Floats, precision: Floats, rng: np.random.Generator, count: int = DRAWS) -> Floats:

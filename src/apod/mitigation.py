@@ -124,6 +124,7 @@ class Mitigation:
         covered = coverage or (lambda: Coverage(pool.embeddings.numpy()))
         self.coverage = [covered() for _ in plan.trajectories]
         self.round = 0
+        self._information: tuple[int, npt.NDArray[np.float64]] | None = None  # of one answer, and in which round
 
     def refit(self) -> None:
         """One round of training: f_a on S, then POD on S, both continued from the last round."""
@@ -180,7 +181,8 @@ class Mitigation:
         pool = judged_on or self.pool
         step = -(-len(pool.validation_labels) // CHOICE_ROWS) or 1  # evenly spaced rows stand for very many
         pool = replace(pool, validation=pool.validation[::step], validation_labels=pool.validation_labels[::step])
-        draws = self.proxy.draws(pool.validation, more, self._like_those_to_come() if more else None)  # (D, T, V, G)
+        to_come = more * self._information_of_one(self.proxy) if more else 0.0
+        draws = self.proxy.draws(pool.validation, to_come)  # (D, T, V, G)
         if told is not None:
             groups = torch.from_numpy(told[::step])
             known = groups != UNKNOWN
@@ -189,9 +191,12 @@ class Mitigation:
         of_head = draws if len(self.answers) == 1 else draws[:, [head.trajectory for head in self.plan.heads]]
         return choose_head(pool, bank, self.strengths, of_head)
 
-    def _like_those_to_come(self) -> Tensor:
-        """(n, M) people of the pool, evenly spaced: what an answer about somebody teaches is taken from them."""
-        return self.pool.embeddings[:: -(-len(self.pool.labels) // LIKELY_ROWS)]
+    def _information_of_one(self, proxy: LaplaceProxy) -> npt.NDArray[np.float64]:
+        """What the next answer teaches f_a, on average over people of the pool, evenly spaced."""
+        if self._information is None or self._information[0] != self.round:
+            people = self.pool.embeddings[:: -(-len(self.pool.labels) // LIKELY_ROWS)]
+            self._information = self.round, proxy.information(people)
+        return self._information[1]
 
     def empty_cells(self) -> list[list[tuple[int, int]]]:
         """Per trajectory, the (group, label) cells nobody has been annotated in: they do not enter the penalty."""

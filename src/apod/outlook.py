@@ -1,17 +1,16 @@
-"""What more answers would bring: the expected gap against their number, and when to stop asking.
+"""What more answers would bring: the expected gap against their number.
 
 How wide the posterior of f_a will be after n more answers is known beforehand (`apod.laplace`); where it will lie is
 not. The outlook takes it to stay where it is: the gap to expect of the head that would be chosen, if the answers to
-come bear out what f_a says now. What is left of the gap then is what answers cannot take away.
+come bear out what f_a says now.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+import math
+from collections.abc import Sequence
 
-from torch import Tensor
-
+from apod.expected import Expected
 from apod.head_selection import HeadChoice
 from apod.heads import HeadBank
 from apod.mitigation import Mitigation
@@ -21,40 +20,32 @@ FURTHER = (1.25, 1.5, 2.0, 3.0, 4.0)
 """How far a look ahead goes from the answers there are, as multiples of them."""
 
 
-@dataclass(frozen=True)
-class Expected:
-    """The gap to expect after so many answers, of the head that would be chosen then."""
-
-    answers: int
-    gap: float  # expected |dTPR| + |dFPR|; NaN where none can be estimated
-    low: float  # 95 % credible interval of it
-    high: float
-    strength: float
-
-    @classmethod
-    def of(cls, choice: HeadChoice, strengths: Tensor, answers: int) -> Expected:
-        """What this choice says."""
-        gap, low, high = (float(values[choice.head]) for values in (choice.gap, choice.low, choice.high))
-        return cls(answers, gap, low, high, float(strengths[choice.head]))
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON; undefined is null."""
-        gap, low, high = (value if value == value else None for value in (self.gap, self.low, self.high))
-        return {"answers": self.answers, "gap": gap, "interval": [low, high], "strength": self.strength}
-
-
 def expected_gap(
     mitigation: Mitigation, bank: HeadBank, answers: int | None = None, judged_on: Pool | None = None
 ) -> Expected:
     """The gap to expect with this many answers in all; with those there are, unless told."""
-    now = len(mitigation.answers[0])
+    now = answered(mitigation)
     total = now if answers is None else max(now, answers)
-    choice = mitigation.choose(bank, more=total - now, judged_on=judged_on)
-    return Expected.of(choice, mitigation.strengths, total)
+    return as_expected(mitigation, mitigation.choose(bank, more=total - now, judged_on=judged_on), total)
 
 
-def look_ahead(mitigation: Mitigation, bank: HeadBank, judged_on: Pool | None = None) -> list[Expected]:
-    """The gap to expect now, and with up to four times as many answers as there are."""
-    now = len(mitigation.answers[0])
-    totals = sorted({now, *(round(now * step) for step in FURTHER)})
-    return [expected_gap(mitigation, bank, total, judged_on) for total in totals]
+def as_expected(mitigation: Mitigation, choice: HeadChoice, answers: int) -> Expected:
+    """What a choice expects; nothing before two groups were told of: f_a is then the prior's."""
+    gap, low, high = (float(values[choice.head]) for values in (choice.gap, choice.low, choice.high))
+    if len(mitigation.answers[0].seen()) < 2:
+        gap = low = high = math.nan
+    return Expected(answers, gap, low, high, float(mitigation.strengths[choice.head]))
+
+
+def look_ahead(
+    mitigation: Mitigation, bank: HeadBank, judged_on: Pool | None = None, besides: Sequence[int] = ()
+) -> list[Expected]:
+    """The gap to expect now, with up to four times as many answers, and with these numbers of answers besides."""
+    now = answered(mitigation)
+    totals = {now, *(round(now * step) for step in FURTHER), *(total for total in besides if total > now)}
+    return [expected_gap(mitigation, bank, total, judged_on) for total in sorted(totals)]
+
+
+def answered(mitigation: Mitigation) -> int:
+    """People asked about: where annotators disagree, one stands several times in S."""
+    return len(set(mitigation.answers[0].rows))

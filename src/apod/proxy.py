@@ -207,26 +207,25 @@ class LaplaceProxy(LogisticProxy):
             told = self._seen_by(number, embeddings[torch.from_numpy(rows)])
             self._precision[number] = precision_matrix(*told, answers.trust(), self.regularisation)
 
-    def draws(self, embeddings: Tensor, more: int = 0, like: Tensor | None = None) -> Tensor:
+    def draws(self, embeddings: Tensor, to_come: npt.NDArray[np.float64] | float = 0.0) -> Tensor:
         """(draws, T, N, G) membership probabilities by weights drawn from the posterior; the same noise every time.
 
-        With `more`, from what the posterior would be after so many further answers about people `like` these, (n, M),
-        if f_a is borne out: as wide as it will be, around the weights as they are.
+        `to_come` is the `information` of further answers: the posterior is then as narrow as these will make it, around
+        the weights as they are.
         """
         inputs = (embeddings.double() - torch.from_numpy(self._centre)) / torch.from_numpy(self._scale)
-        precision = self._precision if like is None else self._precision + more * self._information(like)
         drawn = np.stack(
             [
                 weight_draws(weights, certain, generator(*self._key))
-                for weights, certain in zip(self._weights, precision, strict=True)
+                for weights, certain in zip(self._weights, self._precision + to_come, strict=True)
             ],
             axis=1,
         )  # (draws, T, M + 1, G)
         weights = torch.from_numpy(drawn)
         return (inputs @ weights[:, :, :-1] + weights[:, :, -1:]).softmax(dim=3).to(embeddings.dtype)
 
-    def _information(self, people: Tensor) -> npt.NDArray[np.float64]:
-        """(T, D, D) what an answer about one of these people adds to the precision, on average."""
+    def information(self, people: Tensor) -> npt.NDArray[np.float64]:
+        """(T, D, D) what an answer about one of these people, (n, M), adds to the precision, on average."""
         share = np.full(len(people), 1 / len(people))
         return np.stack([curvature(*self._seen_by(number, people), share) for number in range(len(self._weights))])
 

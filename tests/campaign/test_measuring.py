@@ -10,6 +10,8 @@ from apod.answers import Answers
 from apod.campaign import Campaign
 from apod.campaign.achieved import thinned
 from apod.campaign.measuring import gap_interval, plane
+from apod.errors import InputError
+from apod.expected import Expected, gain
 from apod.metrics import METRICS, group_counts, soft_group_counts
 from apod.randomness import generator
 from apod.testing.contract import GROUPS, Place, Workshop, answer_all
@@ -156,25 +158,51 @@ def test_a_campaign_pauses_by_itself_once_and_goes_on_when_told(tmp_path) -> Non
     from apod.campaign.adapter import build_engine
 
     workshop = Workshop(Place(f"sqlite:///{tmp_path}/trial.db", tmp_path / "files"), build_engine)
-    options = {"strengths": [0.5, 1.0], "epochs": 1, "body_epochs": 1}
-    with workshop.create(rows=120, budget=20, engine_options=options, least_gain=1.9, refit="demand") as campaign:
-        asked = answer_all(campaign)
-        assert 0 < len(asked) < 20  # no gap shrinks by 1.9: the first model that expects anything pauses
-        assert campaign.status().paused
-        assert campaign.outlook()[0]["answers"] == len(campaign.answers())
-        campaign.pause(False)
+    options = {"strengths": [0.5, 1.0], "epochs": 3, "body_epochs": 1}
+    with workshop.create(rows=120, budget=24, engine_options=options, least_gain=1.9, refit="demand") as campaign:
         answer_all(campaign)
-        assert campaign.status().answered == 20
+        asked = campaign.status().answered
+        assert 0 < asked < 24
+        assert campaign.status().paused_because == "least gain"
+        now, *later = (Expected.from_dict(entry) for entry in campaign.outlook())
+        assert now.answers == asked
+        assert gain(now, next(entry for entry in later if entry.answers == 24)) >= 0
+        campaign.pause(False)
+        assert campaign.status().paused_because is None
+        answer_all(campaign)
+        assert campaign.status().answered == 24
         assert not campaign.status().paused
         assert [entry["what"] for entry in campaign.log()].count("paused") == 2
         assert campaign.verify_log().ok
     with workshop.open() as again:
-        assert again.status().answered == 20
+        assert again.status().answered == 24
+
+
+def test_a_least_gain_that_could_not_be_told_is_refused(tmp_path) -> None:
+    workshop = Workshop(Place(f"sqlite:///{tmp_path}/trial.db", tmp_path / "files"), None)
+    for settings in ({"least_gain": 0.01, "engine_options": {"proxy": "logistic"}},
+                     {"least_gain": 0.01, "engine_options": {"preset": "paper"}},
+                     {"engine_options": {"least_gain": 0.01}}, {"least_gain": -1}):  # fmt: skip
+        with pytest.raises(InputError, match="least gain"):
+            workshop.create(rows=50, **settings)
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_outlook_of_a_campaign_is_that_of_its_heads_on_the_pool(real: Campaign) -> None:
     outlook = real.history()[-1].outcome["outlook"]
     assert [entry["answers"] for entry in outlook] == [12, 15, 18, 24, 36, 48]
-    assert outlook == real.outlook()
-    widths = [entry["interval"][1] - entry["interval"][0] for entry in outlook]
-    assert widths[-1] < widths[0]
+    engine = real.engine()
+    model = real.refitter.load(real.refitter.snapshot())
+    mitigation = engine._restored(model)  # type: ignore[attr-defined]
+    head = mitigation.strengths.tolist().index(outlook[0]["strength"])
+    predicted = (mitigation.heads.margins(mitigation.pool.embeddings) > 0).numpy()[head]
+    labels = real.materials.labels()
+    gaps = []
+    for drawn in mitigation.proxy.draws(mitigation.pool.embeddings)[:, 0].double().numpy():
+        rates = [
+            [np.average(predicted[labels == label], weights=drawn[labels == label, group]) for group in (0, 1)]
+            for label in (0, 1)
+        ]
+        gaps.append(sum(abs(first - second) for first, second in rates))
+    assert outlook[0]["gap"] == pytest.approx(np.mean(gaps), abs=1e-5)
+    assert outlook[0]["interval"] == pytest.approx(np.quantile(gaps, (0.025, 0.975)), abs=1e-5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -10,10 +11,14 @@ import pytest
 import torch
 
 from apod.answers import Answers
-from apod.campaign.outlook import expected_gain
+from apod.campaign.outlook import gain_of, spent_enough
+from apod.campaign.settings import CampaignSettings
+from apod.campaign.state import State
+from apod.data import UNKNOWN
+from apod.expected import Expected, is_enough
 from apod.laplace import weight_draws
 from apod.mitigation import Mitigation, Plan
-from apod.outlook import FURTHER, Expected, expected_gap, look_ahead
+from apod.outlook import FURTHER, as_expected, expected_gap, look_ahead
 from apod.penalty import Penalty
 from apod.pod import Pool, Training
 from apod.proxy import LaplaceProxy
@@ -42,7 +47,9 @@ def fitted(answers: int = 12) -> tuple[LaplaceProxy, torch.Tensor, Answers]:
 
 def test_without_more_answers_the_posterior_is_as_it_is() -> None:
     proxy, pool, _ = fitted()
-    torch.testing.assert_close(proxy.draws(pool[:50], 0, pool), proxy.draws(pool[:50]), rtol=0, atol=0)
+    torch.testing.assert_close(
+        proxy.draws(pool[:50], 0 * proxy.information(pool)), proxy.draws(pool[:50]), rtol=0, atol=0
+    )
 
 
 def test_the_spread_to_come_follows_from_the_curvature_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,7 +60,7 @@ def test_the_spread_to_come_follows_from_the_curvature_by_hand(monkeypatch: pyte
     p = proxy.probabilities(pool)[0, :, 1].numpy()
     grown = state["precision"][0] + 40 * (inputs.T * (p * (1 - p))) @ inputs / len(pool)
     expected = np.sqrt(np.einsum("na,ab,nb->n", inputs[:30], np.linalg.inv(grown), inputs[:30]))
-    drawn = proxy.draws(pool[:30], 40, pool)[:, 0, :, 1]
+    drawn = proxy.draws(pool[:30], 40 * proxy.information(pool))[:, 0, :, 1]
     spread = torch.logit(drawn).std(dim=0).numpy()
     np.testing.assert_allclose(spread, expected, rtol=0.05)
 
@@ -69,7 +76,7 @@ def test_the_posterior_after_answers_that_bear_f_a_out_is_about_as_wide_as_was_f
         later = LaplaceProxy(1, WIDTH, 2, 0, "trial")
         later.fit(pool, [Answers(first.rows + further.rows, first.groups + further.groups)])
         spread.append(torch.logit(later.draws(pool)[:, 0, :, 1]).std(dim=0).mean().item())
-    foreseen = torch.logit(proxy.draws(pool, more, pool)[:, 0, :, 1]).std(dim=0).mean().item()
+    foreseen = torch.logit(proxy.draws(pool, more * proxy.information(pool))[:, 0, :, 1]).std(dim=0).mean().item()
     now = torch.logit(proxy.draws(pool)[:, 0, :, 1]).std(dim=0).mean().item()
     assert foreseen == pytest.approx(np.mean(spread), rel=0.15)
     assert foreseen < 0.85 * now
@@ -93,7 +100,7 @@ def mitigation() -> Mitigation:
 def test_the_look_ahead_begins_with_the_choice_that_would_be_made_now(mitigation: Mitigation) -> None:
     choice = mitigation.choose(mitigation.heads)
     ahead = look_ahead(mitigation, mitigation.heads)
-    assert ahead[0] == Expected.of(choice, mitigation.strengths, 16)
+    assert ahead[0] == as_expected(mitigation, choice, 16)
     assert [entry.answers for entry in ahead] == [16, *(round(16 * step) for step in FURTHER)]
     widths = [entry.high - entry.low for entry in ahead]
     assert widths[-1] < widths[0]
@@ -119,30 +126,88 @@ def test_fewer_answers_than_there_are_is_now(mitigation: Mitigation) -> None:
     assert expected_gap(mitigation, mitigation.heads, 3) == expected_gap(mitigation, mitigation.heads)
 
 
-def test_undefined_is_null() -> None:
+@pytest.mark.parametrize("told", [(UNKNOWN,) * 8, (0,) * 8])
+def test_nothing_is_expected_before_two_groups_were_told_of(mitigation: Mitigation, told: tuple[int, ...]) -> None:
+    mitigation.answers[0] = Answers(tuple(range(8)), told)
+    mitigation.refit()
+    assert all(math.isnan(entry.gap) for entry in look_ahead(mitigation, mitigation.heads))
+
+
+def test_people_on_whom_annotators_disagree_count_once(mitigation: Mitigation) -> None:
+    rows = tuple(range(10)) * 2
+    mitigation.answers[0] = Answers(rows, (0,) * 10 + (1,) * 10, (0.6,) * 10 + (0.4,) * 10)
+    mitigation.refit()
+    assert look_ahead(mitigation, mitigation.heads, besides=[90])[0].answers == 10
+    assert look_ahead(mitigation, mitigation.heads, besides=[90])[-1].answers == 90
+
+
+def test_three_groups_look_ahead() -> None:
+    pool = people(300, 2).float()
+    groups = tuple(int(g) for g in (pool[:30, 0] > 0).long() + (pool[:30, 1] > 0.5).long())
+    labels = (pool[:, 2] > 0).long()
+    training = Training(Penalty(relaxation="sharp", over="pool"), (), 1, 128, 0.0, "laplace")
+    found = Mitigation(
+        Pool("three", 0, pool[:200], labels[:200], pool[200:], labels[200:], 3),
+        Plan.shared([1.0], "random", 1.0),
+        training,
+    )
+    found.answers[0] = Answers(tuple(range(30)), groups)
+    found.refit()
+    ahead = look_ahead(found, found.heads)
+    assert ahead[-1].high - ahead[-1].low < ahead[0].high - ahead[0].low
+
+
+def test_json_and_back() -> None:
     assert Expected(4, math.nan, math.nan, math.nan, 0.0).to_dict() == {
         "answers": 4, "gap": None, "interval": [None, None], "strength": 0.0,
     }  # fmt: skip
+    told = Expected(9, 0.2, 0.1, 0.3, 0.5)
+    assert Expected.from_dict(told.to_dict()) == told
+    assert math.isnan(Expected.from_dict({"answers": 4, "gap": None, "interval": [None, None], "strength": 0}).gap)
+
+
+def ahead(*gaps: float, strength: float = 1.0) -> list[Expected]:
+    answers = (20, 30, 50)[: len(gaps)]
+    return [Expected(n, gap, 0.0, 2 * gap, strength) for n, gap in zip(answers, gaps, strict=True)]
 
 
 @pytest.mark.parametrize(
-    ("gaps", "more", "gain"),
+    ("outlook", "more", "expected"),
     [
-        ([0.2, 0.16, 0.1], 10, 0.04),
-        ([0.2, 0.16, 0.1], 5, 0.02),
-        ([0.2, 0.16, 0.1], 1000, 0.1),
-        ([0.2, None, 0.1], 15, 0.05),
-        ([0.2, 0.25, 0.25], 10, -0.05),
-        ([None, 0.2, 0.1], 10, None),
-        ([0.0, 0.0, 0.0], 10, None),  # a head that decides the same for everybody
+        (ahead(0.2, 0.16, 0.1), 10, 0.04),
+        (ahead(0.2, 0.16, 0.1), 5, 0.02),
+        (ahead(0.2, 0.16, 0.1), 30, 0.1),
+        (ahead(0.2, 0.16, 0.1), 31, None),  # farther than was looked
+        (ahead(0.2, math.nan, 0.1), 15, 0.05),
+        (ahead(0.2, 0.25, 0.25), 10, -0.05),
+        (ahead(math.nan, 0.2, 0.1), 10, None),
+        (ahead(0.0, 0.0, 0.0), 10, None),  # a head that decides the same for everybody
+        (ahead(0.2, 0.16, 0.1, strength=0.0), 10, None),  # no answer changes the unpenalised head's decisions
         ([], 10, None),
     ],
 )
-def test_the_gain_of_so_many_more_answers_lies_between_the_steps(
-    gaps: list[float | None], more: float, gain: float | None
-) -> None:
-    outlook = [
-        {"answers": answers, "gap": gap, "interval": [0.0, gap and 2 * gap]}
-        for answers, gap in zip((20, 30, 50), gaps, strict=False)
-    ]
-    assert expected_gain(outlook, more) == (None if gain is None else pytest.approx(gain))
+def test_the_gain_of_so_many_more_people(outlook: list[Expected], more: float, expected: float | None) -> None:
+    assert gain_of(outlook, more) == (None if expected is None else pytest.approx(expected))
+
+
+def test_asking_ends_for_a_small_gain_and_for_no_other_reason() -> None:
+    assert is_enough(0.004, 0.005)
+    assert not is_enough(0.005, 0.005)
+    assert not is_enough(-0.01, 0.005)
+    assert not is_enough(None, 0.005)
+    assert not is_enough(0.0, 0.0)
+
+
+RULES = CampaignSettings("trial", ("a", "b"), 60, audit_share=0.2, overlap=2, least_gain=0.05)
+
+
+def test_a_campaign_counts_the_people_its_budget_still_pays_for() -> None:
+    outlook = ahead(0.2, 0.16, 0.1)  # 25 answers left teach about 10 people
+    state = State(budget=60, spent=35)
+    assert spent_enough(state, RULES, outlook)
+    assert not spent_enough(state, replace(RULES, least_gain=0.03), outlook)
+    assert not spent_enough(state, replace(RULES, overlap=1), outlook)  # 20 people: .07
+    assert not spent_enough(state, replace(RULES, least_gain=0.0), outlook)
+    assert not spent_enough(state, RULES, [])
+    for changed in ({"paused": True}, {"finished": True}, {"not_worth_more": True}, {"spent": 60}):
+        assert not spent_enough(replace(state, **changed), RULES, outlook)

@@ -20,6 +20,7 @@ from apod.campaign.audit import moment
 from apod.campaign.engine import Auditable, Engine, GroupAnswer, Measuring, Model
 from apod.campaign.events import canonical
 from apod.campaign.materials import Materials
+from apod.expected import Expected
 
 log = logging.getLogger(__name__)
 
@@ -42,10 +43,16 @@ def measured(
         return None
     try:
         found = dict(engine.measure(model, answers))
+        expected_by(found)  # an engine of one's own may have it wrong: found out here, where nothing is at stake
         return {**found, "audit": _audited(materials, engine, model, collected)}
     except Exception as error:  # noqa: BLE001 a model that cannot be measured can still ask
         log.warning("the model could not be measured (%s)", type(error).__name__)
         return None
+
+
+def expected_by(outcome: Mapping[str, Any] | None) -> list[Expected]:
+    """The outlook of what was measured; empty where there is none."""
+    return [Expected.from_dict(entry) for entry in (outcome or {}).get("outlook") or ()]
 
 
 def _audited(materials: Materials, engine: Engine, model: Model, collected: Collected) -> dict[str, Any] | None:

@@ -23,7 +23,8 @@ from apod.answers import Answers
 from apod.campaign.distances import Distances
 from apod.campaign.engine import GroupAnswer, ModelState, Proposal
 from apod.campaign.materials import PLANE, Materials
-from apod.campaign.measuring import measure, plane
+from apod.campaign.measuring import measure, outlook, plane
+from apod.campaign.outlook import people_left
 from apod.data.dataset import IntArray
 from apod.data.encode import TableEncoder
 from apod.errors import CheckpointError, InputError, UnknownName
@@ -193,7 +194,9 @@ class MitigationEngine:
         engine, told = self._restored(model), self._answers(answers)
         engine.answers[0] = told
         with self._distances.to(dict.fromkeys(told.rows)) as engine.coverage[0]:
-            return measure(engine, self._names)
+            found = measure(engine, self._names)
+        people = round(people_left(self._materials.settings, self._budget))
+        return found | {"outlook": outlook(engine, people) if self.settings.looks_ahead else None}
 
     def _everybody(self) -> npt.NDArray[np.float32]:
         """Embeddings of all rows of the campaign, those held out included, in its own order."""
@@ -250,6 +253,8 @@ def settings_of(options: Any) -> Settings:
     axes = {axis: given.pop(name) for name, axis in _AXES.items() if name in given}
     if "strengths" in given:
         given["strengths"] = tuple(given["strengths"])
+    if "least_gain" in given:
+        raise InputError("The least gain is the campaign's own setting: least_gain=, not an option of its engine.")
     unknown = sorted(set(given) - set(Settings.__dataclass_fields__))
     if unknown:
         raise UnknownName("engine option", unknown[0], [*Settings.__dataclass_fields__, *_AXES, "preset"])

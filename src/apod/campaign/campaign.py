@@ -135,7 +135,7 @@ class Campaign(Handing, Owning):
         settings: Mapping[str, Any],
     ) -> Campaign:
         if engine is None:
-            _check_options(options or {})
+            _check_options(options or {}, settings)
         store = Store(url)
         folder = Path(files).absolute() if files is not None else default_folder(store)
         if folder is None:
@@ -364,11 +364,12 @@ class Campaign(Handing, Owning):
             return audit.verify(connection, self.materials.campaign, noted)
 
 
-def _check_options(options: Mapping[str, Any]) -> None:
-    """Refuse what the package's own engine could not be built with, before anything is written."""
+def _check_options(options: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+    """Refuse what the package's own engine could not be built with or do, before anything is written."""
     from apod.campaign.adapter import settings_of
 
-    settings_of(options)
+    if not settings_of(options).looks_ahead and settings.get("least_gain"):
+        raise InputError("A least gain needs the default preset's proxy and choice of the head: they look ahead.")
 
 
 def campaigns(url: str | os.PathLike[str]) -> list[CampaignInfo]:

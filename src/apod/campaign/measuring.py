@@ -21,7 +21,6 @@ from apod.large import BLOCK, is_large
 from apod.metrics import METRICS, GroupCounts, soft_group_counts
 from apod.mitigation import Mitigation
 from apod.outlook import look_ahead
-from apod.proxy import LaplaceProxy
 from apod.randomness import generator
 
 ROWS = 20_000  # measured on at most so many, drawn once
@@ -64,18 +63,15 @@ def measure(engine: Mitigation, names: Sequence[str]) -> dict[str, Any]:
         "curve": curve,
         "rates": _rates(counts, names, np.bincount(told, minlength=len(names))),
         "bound": _bound(engine, names),
-        "outlook": outlook(engine),
     }
 
 
-def outlook(engine: Mitigation) -> list[dict[str, Any]] | None:
-    """The gap to expect now and after more answers, on the rows that are measured; None without a posterior."""
-    if not isinstance(engine.proxy, LaplaceProxy):
-        return None
+def outlook(engine: Mitigation, people: int) -> list[dict[str, Any]]:
+    """The gap to expect now, after more answers and after so many people in all, on the rows that are measured."""
     rows = measured_rows(engine)
     rows = rows[:: -(-len(rows) // OUTLOOK_ROWS)]  # each is weighed by every draw, for every number of answers
     judged = replace(engine.pool, validation=engine.pool.embeddings[rows], validation_labels=engine.pool.labels[rows])
-    return [expected.to_dict() for expected in look_ahead(engine, engine.heads, judged)]
+    return [expected.to_dict() for expected in look_ahead(engine, engine.heads, judged, [people])]
 
 
 def _bound(engine: Mitigation, names: Sequence[str]) -> dict[str, Any] | None:

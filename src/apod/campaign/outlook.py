@@ -2,37 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
 from apod.campaign.settings import CampaignSettings
-from apod.campaign.state import LEAST_GAIN, State
+from apod.campaign.state import State
+from apod.expected import Expected, gain, is_enough
 
-__all__ = ["LEAST_GAIN", "expected_gain", "spent_enough"]
 
-
-def spent_enough(state: State, rules: CampaignSettings, outcome: Mapping[str, Any] | None) -> bool:
+def spent_enough(state: State, rules: CampaignSettings, outlook: Sequence[Expected]) -> bool:
     """Whether a campaign should pause: the rest is expected to narrow the gap by less than its owner asked for.
 
     It does so once; an owner who goes on wants the rest.
     """
-    left = state.budget - state.spent
-    if not rules.least_gain or outcome is None or state.not_worth_more or left <= 0:
+    if not rules.least_gain or state.not_worth_more or state.paused or state.finished or state.spent >= state.budget:
         return False
-    gain = expected_gain(outcome.get("outlook") or (), left * (1 - rules.audit_share))
-    return gain is not None and gain < rules.least_gain
+    return is_enough(gain_of(outlook, people_left(rules, state.budget - state.spent)), rules.least_gain)
 
 
-def expected_gain(outlook: Sequence[Mapping[str, Any]], more: float) -> float | None:
-    """By how much so many more training answers are expected to narrow the gap; None where nothing is known.
+def people_left(rules: CampaignSettings, answers: int) -> float:
+    """How many people so many answers teach about: some are for the audit, and some share a person."""
+    return answers * (1 - rules.audit_share) / rules.overlap
 
-    Between the steps of the outlook the gap is taken to change evenly, beyond them not at all. A head that decides the
-    same for everybody has no gap in any draw, and tells nothing.
+
+def gain_of(outlook: Sequence[Expected], more: float) -> float | None:
+    """By how much so many more people are expected to narrow the gap; None beyond what was looked at.
+
+    Between the steps of the outlook the gap is taken to change evenly.
     """
-    known = [(entry["answers"], entry["gap"]) for entry in outlook if entry["gap"] is not None]
-    if not known or outlook[0]["gap"] is None or outlook[0]["interval"][1] == 0:
+    known = [entry for entry in outlook if entry.gap == entry.gap]
+    if not known or known[0] is not outlook[0] or known[0].answers + more > known[-1].answers + 0.5:
         return None
-    answers, gaps = zip(*known, strict=True)
-    return float(gaps[0] - np.interp(answers[0] + more, answers, gaps))
+    there = known[0].answers + more
+    gap = float(np.interp(there, [entry.answers for entry in known], [entry.gap for entry in known]))
+    later = min((entry for entry in known if entry.answers >= there - 0.5), key=lambda entry: entry.answers)
+    return gain(known[0], Expected(round(there), gap, gap, gap, later.strength))

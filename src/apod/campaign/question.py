@@ -35,8 +35,8 @@ class Turn:
     """A question, or why there is none now.
 
     why  "question"; "done": the budget is spent; "wait": what remains is in others' hands (`with_others` questions),
-         for `retry_after` seconds at most; "paused": by the owner; "finished": the campaign was ended; "exhausted":
-         nobody is left to ask about
+         for `retry_after` seconds at most; "paused": by the owner, or by its least gain;
+         "finished": the campaign was ended; "exhausted": nobody is left to ask about
     """
 
     question: Question | None

@@ -20,7 +20,7 @@ from typing import Any
 from sqlalchemy import Connection, delete, insert, select
 
 from apod.campaign import schema
-from apod.campaign.achieved import forget_outcomes, measured, write_outcome
+from apod.campaign.achieved import expected_by, forget_outcomes, measured, write_outcome
 from apod.campaign.answers import Collected, Inputs, collect
 from apod.campaign.engine import Engine, GroupAnswer, Hasty, Model, ModelState, Proposal
 from apod.campaign.erasing import sweep
@@ -30,9 +30,9 @@ from apod.campaign.files import Files, state_hash
 from apod.campaign.journal import Desk, Journal, read_answers
 from apod.campaign.lead import LEAD_SECONDS, Leadership
 from apod.campaign.materials import Materials
-from apod.campaign.outlook import LEAST_GAIN, spent_enough
+from apod.campaign.outlook import spent_enough
 from apod.campaign.reserve import Progress, audit_proposals, mix, progress
-from apod.campaign.state import State
+from apod.campaign.state import LEAST_GAIN, State
 from apod.errors import CheckpointError
 
 log = logging.getLogger(__name__)
@@ -231,7 +231,7 @@ class Refitter:
         body = {"model": name, "answers": len(inputs)}
         seq = desk.append("refitted", body, Sealed(content), schema.reasons)
         self._keep(desk, found, name, seq, outcome)
-        if spent_enough(desk.state, self._materials.settings, outcome):
+        if spent_enough(desk.state, self._materials.settings, expected_by(outcome)):
             desk.append("paused", {"paused": True, "because": LEAST_GAIN})
         desk.publish(proposals, name)
         return name

@@ -15,8 +15,10 @@ from typing import Any
 from apod.campaign.events import Event
 
 GOLD = "gold"
-LEAST_GAIN = "least gain"  # why a campaign pauses by itself
 """Purpose of a question whose answer is known: it checks annotators, teaches no model and costs no budget."""
+
+LEAST_GAIN = "least gain"
+"""Why a campaign pauses by itself."""
 
 GROUP, CANNOT_TELL, DECLINED = "group", "cannot_tell", "declined"
 """Outcomes of a question."""
@@ -84,6 +86,7 @@ class State:
     overlap: int = 1
     finished: bool = False
     paused: bool = False
+    paused_because: str | None = None  # LEAST_GAIN; None where somebody paused it
     not_worth_more: bool = False  # paused by itself once: whoever goes on then wants the rest
     strength: float | None = None  # the operating point the owner chose; None: left to the classifier
     spent: int = 0
@@ -281,7 +284,8 @@ def _finished(state: State, event: Event, body: Mapping[str, Any]) -> None:
 
 def _paused(state: State, event: Event, body: Mapping[str, Any]) -> None:
     state.paused = body["paused"]
-    state.not_worth_more |= body.get("because") == LEAST_GAIN
+    state.paused_because = body.get("because")
+    state.not_worth_more |= state.paused_because == LEAST_GAIN
 
 
 def _chosen(state: State, event: Event, body: Mapping[str, Any]) -> None:

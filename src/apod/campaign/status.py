@@ -50,6 +50,7 @@ class Status:
     events: int
     finished: bool
     paused: bool
+    paused_because: str | None  # "least gain" where it paused by itself
     guidelines: str | None
     legal_basis: str | None
     reminders: tuple[str, ...]
@@ -117,6 +118,7 @@ def status_of(
         events=state.seq,
         finished=state.finished,
         paused=state.paused,
+        paused_because=state.paused_because,
         guidelines=settings.guidelines,
         legal_basis=settings.legal_basis,
         reminders=settings.reminders(),

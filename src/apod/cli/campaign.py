@@ -12,6 +12,7 @@ import typer
 from apod.cli.campaign_options import FILES, JSON, NAME, URL, WHO, opened_campaign, without_password
 from apod.cli.campaign_report import latest_audit, report, show_status
 from apod.cli.options import ADDRESS, ENGINE, chosen_factory, words
+from apod.errors import InputError
 
 if TYPE_CHECKING:
     from apod.campaign import Turn
@@ -140,6 +141,8 @@ def resume(url: str = URL, campaign: str | None = NAME, files: Path | None = FIL
     Example: apod campaign resume hiring.db
     """
     with opened_campaign(url, campaign, files) as opened:
+        if opened.status().finished:
+            raise InputError("The campaign was ended: nothing goes on.")
         opened.pause(False)
     typer.echo("The campaign goes on.")
 

@@ -33,7 +33,9 @@ def show_status(found: dict[str, Any]) -> None:
     if found["finished"]:
         typer.echo("  closed: nothing more is asked")
     elif found["paused"]:
-        typer.echo("  paused: nobody is asked until it goes on (`apod campaign resume`, or the owner's page)")
+        why = " by itself, the rest of the budget is expected to gain less than its least gain"
+        itself = why if found["paused_because"] else ""
+        typer.echo(f"  paused{itself}: nobody is asked until it goes on (`apod campaign resume`, or the owner's page)")
     if found["answered"] > found["standing"]:
         gone = found["answered"] - found["standing"]
         typer.echo(f"  {gone} more erased; they stay paid from the budget, which has {found['remaining']} left")

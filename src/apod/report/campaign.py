@@ -277,6 +277,7 @@ def _rules(facts: Facts) -> Table:
     names = {
         "overlap": "People asked about each row",
         "audit_share": "Share of the questions for the audit",
+        "least_gain": "Pauses where the rest is expected to narrow the gap by less (0: never)",
         "kind": "Kind of answers",
         "seed": "Seed",
         "guidelines": "Guidelines",

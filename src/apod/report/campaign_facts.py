@@ -68,7 +68,17 @@ def _classifier(campaign: Campaign) -> tuple[APODClassifier | None, str | None, 
 
 def _settings(campaign: Campaign) -> dict[str, Any]:
     rules = campaign.settings
-    names = ("overlap", "audit_share", "gold_every", "unanswered_costs", "kind", "seed", "guidelines", "legal_basis")
+    names = (
+        "overlap",
+        "audit_share",
+        "least_gain",
+        "gold_every",
+        "unanswered_costs",
+        "kind",
+        "seed",
+        "guidelines",
+        "legal_basis",
+    )
     return {name: getattr(rules, name) for name in names} | {"shown": list(rules.show), "engine": dict(rules.engine)}
 
 

@@ -14,8 +14,8 @@ Entry = Mapping[str, Any]
 
 
 def outlook_sentence(outlook: Sequence[Entry], show: Callable[[Value], str] = points, unit: str = " points") -> str:
-    """The gap to expect now, with half as many answers again, and at the far end of the look ahead."""
-    now, last = outlook[0], outlook[-1]
+    """The gap to expect now, with about twice as many answers, and at the far end of the look ahead."""
+    now = outlook[0]
     if not defined(now["gap"]):
         return f"No gap can be expected yet from {now['answers']} answers."
     ends = span(now["interval"])
@@ -25,9 +25,10 @@ def outlook_sentence(outlook: Sequence[Entry], show: Callable[[Value], str] = po
     if not later:
         return f"{said}."
     middle = min(later, key=lambda entry: abs(entry["answers"] - 2 * now["answers"]))
-    steps = [middle] if middle is last else [middle, last]
+    steps = [middle] if middle is later[-1] else [middle, later[-1]]
     ahead = ", ".join(f"{show(entry['gap'])} with {entry['answers']:,}" for entry in steps)
-    return f"{said}; if more answers bear out what these say, {ahead}."
+    plain = " There the unpenalised head would still be chosen: answers tell its gap better, and do not narrow it."
+    return f"{said}; if more answers bear out what these say, {ahead}.{'' if later[-1]['strength'] else plain}"
 
 
 def outlook_chart(past: Sequence[Entry], outlook: Sequence[Entry]) -> Markup | None:

@@ -114,7 +114,8 @@ def run_experiment(
     with watch.time("training"):
         mitigation = Mitigation(prepared.pool, settings.plan(), settings.training(dataset.task.hidden))
     recorder = Recorder(prepared, mitigation, settings, allowed - audits)
-    facts = {"settings": settings.to_dict(), "seed": seed, "budget": allowed, "split": list(dataset.task.split)}
+    told = {name: value for name, value in settings.to_dict().items() if name != "least_gain" or value}
+    facts = {"settings": told, "seed": seed, "budget": allowed, "split": list(dataset.task.split)}
     facts |= {"audit_share": audit_share} if audits else {}
     saved = Checkpoint(checkpoint, fingerprint(dataset, facts)) if checkpoint else None
     heard = _take_up(saved, resume, mitigation, recorder)

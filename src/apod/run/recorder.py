@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from apod.expected import gain, is_enough
 from apod.head_selection import BestHeads, HeadChoice, RoundScores, score_heads
 from apod.mitigation import Mitigation
-from apod.outlook import Expected, expected_gap, look_ahead
+from apod.outlook import answered, as_expected, expected_gap, look_ahead
 from apod.prepare import Prepared
 from apod.rounds import Answered
 from apod.run import record
@@ -25,7 +26,7 @@ class Recorder:
         self.bounds: list[list[dict[str, Any]]] = [[] for _ in mitigation.plan.trajectories]
         self.scores: list[dict[str, list[float | None]]] = []
 
-    def take(self, answered: list[Answered], seconds: float) -> list[dict[str, Any]]:
+    def take(self, heard: list[Answered], seconds: float) -> list[dict[str, Any]]:
         """Record one round after its refit; gives the new answers' entries."""
         mitigation, dataset = self._mitigation, self._prepared.dataset
         of_head = [head.trajectory for head in mitigation.plan.heads]
@@ -33,7 +34,7 @@ class Recorder:
         scores = score_heads(mitigation.pool, mitigation.heads, mitigation.strengths, membership)
         self.best.update(mitigation.heads, scores, mitigation.round - 1)
         self._keep_scores(scores)
-        entries = [self._answer(one) for one in answered]
+        entries = [self._answer(one) for one in heard]
         views = mitigation.views()
         for number in range(len(views)):
             self.bounds[number].append(record.bound_entry(self._prepared, mitigation, number))
@@ -81,17 +82,15 @@ class Recorder:
         """The gap to expect once the budget is spent, and what that gains over the gap to expect now."""
         if not self._settings.looks_ahead:
             return None
-        now = Expected.of(choice, self._mitigation.strengths, len(self._mitigation.answers[0]))
+        now = as_expected(self._mitigation, choice, answered(self._mitigation))
         end = expected_gap(self._mitigation, self._mitigation.heads, self._budget)
-        known = now.high > 0  # a head that decides the same for everybody has no gap, and tells nothing
-        return end.to_dict() | {"gain": record.number(now.gap - end.gap) if known else None}
+        return end.to_dict() | {"gain": gain(now, end)}
 
     def enough(self) -> bool:
         """Whether the rest of the budget is no longer worth asking for."""
         if not self._settings.least_gain or not self.rounds:
             return False
-        gain = self.rounds[-1]["estimate"]["outlook"]["gain"]
-        return gain is not None and gain < self._settings.least_gain
+        return is_enough(self.rounds[-1]["estimate"]["outlook"]["gain"], self._settings.least_gain)
 
     def outlook(self) -> list[dict[str, Any]] | None:
         """The gap to expect now and with more answers; None where no posterior tells."""
@@ -109,11 +108,11 @@ class Recorder:
 
     def notes(self) -> list[str]:
         """That asking ended before the budget was spent, where it did."""
-        answered = len(self._mitigation.answers[0])
-        if not self.enough() or answered >= self._budget:
+        asked = answered(self._mitigation)
+        if not self.enough() or asked >= self._budget:
             return []
         return [
-            f"Asking ended after {answered} of {self._budget} answers: the rest was expected to narrow the gap by less "
+            f"Asking ended after {asked} of {self._budget} answers: the rest was expected to narrow the gap by less "
             f"than {self._settings.least_gain:g}."
         ]
 
@@ -121,13 +120,13 @@ class Recorder:
         columns = {"accuracy": scores.accuracy, "fairness": scores.fairness, "score": scores.score}
         self.scores.append({name: [record.number(v) for v in values] for name, values in columns.items()})
 
-    def _answer(self, answered: Answered) -> dict[str, Any]:
-        number = answered.question.trajectory
+    def _answer(self, heard: Answered) -> dict[str, Any]:
+        number = heard.question.trajectory
         plan = self._mitigation.plan
         strength = plan.heads[plan.trajectories[number].head].strength
         separate = self._settings.trajectories == PER_STRENGTH
         entry = record.answer_entry(
-            self._prepared.dataset, self._prepared.split.train, answered, strength if separate else None
+            self._prepared.dataset, self._prepared.split.train, heard, strength if separate else None
         )
         self.answers[number].append(entry)
         return entry

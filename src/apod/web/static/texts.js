@@ -118,7 +118,7 @@ export const TEXTS = {
   exhausted_title: "Nobody is left to ask you about",
   exhausted: "You have answered or skipped every case there is for you. The campaign is not complete, but it needs nothing more of you now.",
   paused_title: "The campaign is paused",
-  paused: "The owner has paused it. Cases come again when it goes on. This page notices by itself.",
+  paused: "It is paused for now. Cases come again when it goes on. This page notices by itself.",
   offline_title: "Waiting for the server",
   offline: "The next case was not loaded yet when the connection broke. What you answered is kept in this browser.",
   failed_title: "Something went wrong",
