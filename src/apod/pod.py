@@ -188,7 +188,7 @@ class DrawnPenaltyRows(PenaltyRows):
     def at(self, step: Step) -> tuple[Tensor | None, Tensor | None, CellWeights]:
         """The rows drawn for this step."""
         assert step.penalty_rows is not None
-        rows = self._rows[step.penalty_rows]
-        labels = self._pool.labels[rows].expand(self._membership.shape[0], -1)
-        cells = cell_weights(self._what, labels, self._membership[:, rows])
-        return self._pool.embeddings[rows], None, cells
+        rows = self._rows.index_select(0, step.penalty_rows)
+        labels = self._pool.labels.index_select(0, rows).expand(self._membership.shape[0], -1)
+        cells = cell_weights(self._what, labels, self._membership.index_select(1, rows))
+        return self._pool.embeddings.index_select(0, rows), None, cells

@@ -99,8 +99,8 @@ class Schedule:
                 yield [mask[:, step] for mask in masks]
 
     def _scaled(self, uniform: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> Tensor:
-        keep = torch.from_numpy(uniform) >= self.dropout
-        return keep.to(self.dtype).div_(1 - self.dropout)
+        kept = torch.from_numpy(uniform).ge_(self.dropout)  # in place: 1 where a unit is kept, else 0
+        return kept.to(self.dtype).div_(1 - self.dropout)
 
 
 def _at(rng: np.random.Generator, place: int, count: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:

@@ -18,7 +18,7 @@ import apod.bench.runner
 import apod.bench.sources
 import apod.bench.unit
 from apod.bench.arms import ARMS
-from apod.bench.methods import METHODS
+from apod.bench.methods import METHODS, resolve
 from apod.bench.runner import BenchPlan, run_bench
 from apod.bench.sources import TableSource
 from apod.bench.store import FORMAT, Part, ResultStore
@@ -115,7 +115,7 @@ def test_adding_a_method_or_a_strength_leaves_finished_rows_as_they_are(
 def test_two_processes_give_the_same_tables_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()  # workers are new processes: they load the example population by its name
     methods = tuple(replace(METHODS[name], values=METHODS[name].values[-1:]) for name in (*FEW, "group-dro"))
-    plan = BenchPlan(("example",), methods, (0, 1), settings=replace(QUICK, epochs=1, body_epochs=1, batch_size=256))
+    plan = BenchPlan(("example",), methods, (0, 1, 2), settings=replace(QUICK, epochs=1, body_epochs=1, batch_size=256))
     one, two = run_bench(plan, tmp_path / "one", jobs=1), run_bench(plan, tmp_path / "two", jobs=2)
     for table in TABLES:
         same_but_for_time(
@@ -394,3 +394,13 @@ def test_embeddings_a_killed_bench_left_half_written_are_removed_but_not_those_b
         os.utime(file, (0, 0))
     store.open()
     assert sorted(file.name for file in bodies.iterdir()) == [new.name, whole.name]
+
+
+def test_what_does_not_go_round_is_handed_out_trainer_by_trainer() -> None:
+    from apod.bench.runner import _pieces
+
+    runs = BenchPlan(methods=tuple(resolve(["vanilla", "apod", "lff"]))).runs()
+    missing = {("a", 0): runs, ("a", 1): [], ("a", 2): runs, ("b", 0): runs}
+    assert _pieces(missing, 2) == [("a", 0, None), ("a", 2, None), ("b", 0, "pod"), ("b", 0, "lff")]
+    assert _pieces(missing, 1) == [("a", 0, None), ("a", 2, None), ("b", 0, None)]
+    assert _pieces(missing, 3) == [("a", 0, None), ("a", 2, None), ("b", 0, None)]

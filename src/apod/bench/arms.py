@@ -120,7 +120,9 @@ class GroupDroArm(AllKnownArm):
         labels, groups = self._unit.pool.labels, torch.from_numpy(self._unit.groups)
         objective = self._objective
         self._unit.train(
-            self.heads, self._round, lambda margin, rows: objective.slope(margin, labels[rows], groups[rows])
+            self.heads,
+            self._round,
+            lambda margin, rows: objective.slope(margin, labels.index_select(0, rows), groups.index_select(0, rows)),
         )
         self._round += 1
 
@@ -142,7 +144,9 @@ class LffArm:
         """One round of both twins."""
         labels, powers = self._unit.pool.labels, self._powers
         self._unit.train(
-            self._twins, self._round, lambda margin, rows: learning_from_failure_slope(margin, labels[rows], powers)
+            self._twins,
+            self._round,
+            lambda margin, rows: learning_from_failure_slope(margin, labels.index_select(0, rows), powers),
         )
         self._round += 1
 

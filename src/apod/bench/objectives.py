@@ -8,8 +8,8 @@ from torch import Tensor
 
 def _losses(margin: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """Cross-entropy of every row and its slope in the margin, (K, R) each."""
-    signs = 1 - 2 * labels.to(margin.dtype)
-    return torch.nn.functional.softplus(margin * signs), margin.sigmoid() - labels.to(margin.dtype)
+    ones = labels.to(margin.dtype)
+    return torch.nn.functional.softplus(margin * (1 - 2 * ones)), margin.sigmoid().sub_(ones)
 
 
 class GroupDro:
@@ -21,6 +21,7 @@ class GroupDro:
     def __init__(self, step_sizes: Tensor, n_groups: int) -> None:
         self._step_sizes = step_sizes  # (K,)
         self.q = torch.full((len(step_sizes), n_groups), 1 / n_groups)  # (K, G)
+        self._groups = torch.arange(n_groups)
 
     def slope(self, margin: Tensor, labels: Tensor, groups: Tensor) -> Tensor:
         """Update q on this mini-batch and give the gradient; a group without rows here keeps its weight.
@@ -28,12 +29,12 @@ class GroupDro:
         groups (R,): codes, -1 where a row belongs to no group and does not count.
         """
         losses, slope = _losses(margin, labels)
-        member = (groups[:, None] == torch.arange(self.q.shape[1])).to(losses.dtype)  # (R, G)
+        member = (groups[:, None] == self._groups).to(losses.dtype)  # (R, G)
         sizes = member.sum(dim=0).clamp(min=1)
         group_loss = losses @ member / sizes  # (K, G)
         self.q = self.q * (self._step_sizes[:, None] * group_loss).exp()
         self.q = self.q / self.q.sum(dim=1, keepdim=True)
-        return slope * ((self.q / sizes) @ member.T)
+        return slope.mul_((self.q / sizes) @ member.T)
 
 
 def learning_from_failure_slope(margin: Tensor, labels: Tensor, powers: Tensor) -> Tensor:
@@ -47,4 +48,4 @@ def learning_from_failure_slope(margin: Tensor, labels: Tensor, powers: Tensor) 
     biased, debiased = losses[:heads], losses[heads:]
     confident = (-biased).exp() ** powers[:, None]  # p_y^q
     failed = biased / (biased + debiased).clamp(min=torch.finfo(losses.dtype).tiny)
-    return slope * torch.cat([confident, failed]) / size
+    return slope.mul_(torch.cat([confident, failed])).div_(size)

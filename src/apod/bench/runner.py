@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -74,6 +75,8 @@ def run_bench(
     Every process trains on one thread, so the numbers do not depend on `jobs`, nor on where joblib's `backend` runs
     them; all its machines must see the folder.
     """
+    processes = jobs or os.cpu_count() or 1
+    woken = _wake(processes) if backend is None else None
     # all names and files are checked before any work begins or anything is written
     sources = {name: load_source(name, plan.data_dir) for name in dict.fromkeys(plan.datasets)}
     store = ResultStore(folder).open()
@@ -84,21 +87,50 @@ def run_bench(
     stop = _watch(store, sum(len({run.method.trainer for run in runs}) for runs in missing.values()), progress)
     del sources  # the workers load their own
     try:
-        tasks = (delayed(run_unit)(plan, folder, name, seed) for (name, seed), runs in missing.items() if runs)
-        Parallel(n_jobs=jobs or os.cpu_count() or 1, batch_size=1, backend=backend)(tasks)
+        if woken is not None:
+            woken.join()
+        tasks = (delayed(run_unit)(plan, folder, *piece) for piece in _pieces(missing, processes))
+        Parallel(n_jobs=processes, batch_size=1, backend=backend)(tasks)
     finally:
         stop()
     store.combine()
     return store
 
 
-def run_unit(plan: BenchPlan, folder: Path, name: str, seed: int) -> None:
-    """All missing runs of one dataset and seed; every trainer's part is kept as soon as it is finished."""
+def _wake(processes: int) -> threading.Thread | None:
+    """Let joblib's processes start and import while this one looks at the data; they stay for the work."""
+    if processes == 1:
+        return None
+    ready = (delayed(_ready)() for _ in range(processes))
+    thread = threading.Thread(target=lambda: Parallel(n_jobs=processes, batch_size=1)(ready), daemon=True)
+    thread.start()
+    return thread
+
+
+def _ready() -> None:
+    """Said by a process that has imported this module."""
+
+
+def _pieces(missing: Mapping[tuple[str, int], Sequence[RunName]], processes: int) -> list[tuple[str, int, str | None]]:
+    """The work in the order it is handed out: units, and at last, trainer by trainer, those that do not go round."""
+    units = [unit for unit, runs in missing.items() if runs]
+    whole = len(units) - len(units) % processes
+    pieces: list[tuple[str, int, str | None]] = [(name, seed, None) for name, seed in units[:whole]]
+    for unit in units[whole:]:
+        heads = Counter(run.method.trainer for run in missing[unit])
+        pieces += [(*unit, trainer) for trainer, _ in heads.most_common()]
+    return pieces
+
+
+def run_unit(plan: BenchPlan, folder: Path, name: str, seed: int, trainer: str | None = None) -> None:
+    """All missing runs of one dataset and seed, or those of one trainer; each trainer's part is kept once finished."""
     torch.set_num_threads(1)
     store, source = ResultStore(folder), load_source(name, plan.data_dir)
     training = plan.training(source.dataset)
     fingerprint = source.fingerprint(plan.settings)
     missing = plan.missing(source, seed, store.finished(plan.retry_failed))
+    if trainer is not None:
+        missing = [run for run in missing if run.method.trainer == trainer]
     if not missing:
         return
 
@@ -106,7 +138,7 @@ def run_unit(plan: BenchPlan, folder: Path, name: str, seed: int) -> None:
         keys = hashlib.blake2b("".join(row["key"] for row in part.runs).encode(), digest_size=8).hexdigest()
         store.write(f"{name}-{seed}-{trainer}-{keys}", part)
 
-    with store.reporting(f"{name}, seed {seed}") as report:
+    with store.reporting(", ".join(filter(None, [name, f"seed {seed}", trainer]))) as report:
         try:
             embeddings = source.embeddings(plan.settings, seed, folder / "bodies", report)
             data = UnitData(source.dataset, source.split(seed), embeddings, seed, fingerprint)
@@ -115,9 +147,9 @@ def run_unit(plan: BenchPlan, folder: Path, name: str, seed: int) -> None:
             heads = [identity(source.dataset.name, fingerprint, seed, training, run) for run in missing]
             keep("unprepared", failed_part(heads, error))
             return
-        for trainer in dict.fromkeys(run.method.trainer for run in missing):
-            runs = [run for run in missing if run.method.trainer == trainer]
-            keep(trainer, run_arm(data, unit, trainer, runs, report))
+        for one in dict.fromkeys(run.method.trainer for run in missing):
+            runs = [run for run in missing if run.method.trainer == one]
+            keep(one, run_arm(data, unit, one, runs, report))
 
 
 def _watch(store: ResultStore, total: int, progress: Progress | None) -> Callable[[], None]:
