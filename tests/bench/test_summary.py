@@ -378,6 +378,8 @@ def test_the_fairness_metric_of_each_task_is_the_papers(tmp_path: Path) -> None:
     assert {name: task.metric for name, task in read.tasks.items()} == {
         "adult": "delta_eo", "meps": "eop", "celeba-hair": "delta_eo",
     }  # fmt: skip
+    assert read.tasks["celeba-hair"].group_names == ("male", "female")
+    assert read.tasks["adult"].group_names == ("Female", "Male")
 
 
 # the two pages

@@ -15,6 +15,7 @@ import pandas as pd
 from apod.bench.methods import METHODS
 from apod.bench.store import FORMAT, ResultStore
 from apod.data import DATASETS, FairnessMetric
+from apod.data.pictures import CELEBA_GROUPS
 from apod.errors import CheckpointError, InputError
 
 FloatArray = npt.NDArray[np.float64]
@@ -129,7 +130,8 @@ def _task(name: str, runs: pd.DataFrame) -> TaskResults:
     seeds = tuple(sorted({int(seed) for seed in runs["seed"]}))
     present = [str(method) for method in dict.fromkeys(runs["method"])]
     order = [*(m for m in METHODS if m in present), *sorted(set(present) - set(METHODS))]
-    groups = known.group_names if known is not None else tuple(f"group {a}" for a in _groups(runs))
+    unnamed = tuple(f"group {a}" for a in _groups(runs))
+    groups = known.group_names if known is not None else CELEBA_GROUPS.get(name, unnamed)
     return TaskResults(
         name=name,
         title=TASK_TITLES.get(name, name),

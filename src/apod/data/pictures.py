@@ -47,6 +47,9 @@ _RULES: dict[str, _Rule] = {
     "young": _Rule("Young", ("not young", "young"), ("female", "male"), (128, 128)),
 }
 
+CELEBA_GROUPS = {f"celeba-{task}": rule.group_names for task, rule in _RULES.items()}
+"""The groups of the picture tasks, the unprivileged one first."""
+
 
 @dataclass(frozen=True, eq=False)
 class PictureSet:
