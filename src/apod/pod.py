@@ -21,7 +21,7 @@ from apod.large import drawn_rows, is_large, take_rows
 from apod.penalty import CellWeights, Penalty, cell_weights, penalty_and_slope
 from apod.randomness import generator
 from apod.schedule import Schedule, Step
-from apod.threads import one_thread
+from apod.threads import training_steps
 
 DRAWN_ROWS = 1024
 """Rows a penalty over the pool sees per step: enough that the gap is not mostly noise, few enough to be cheap."""
@@ -137,7 +137,7 @@ def train_heads(
     """POD (Algorithm 2): `epochs` epochs of mini-batch cross-entropy plus the penalty on the rows behind each batch."""
     own, draw, among = behind.sizes if behind is not None else (0, 0, None)
     weights = strengths.to(pool.embeddings.dtype)
-    with one_thread():
+    with training_steps():
         for step in round_schedule(pool, training, round_, own, draw, among):
             _pod_step(bank, pool, step, weights, behind, training.penalty.relaxation)
 

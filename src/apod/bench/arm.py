@@ -24,6 +24,7 @@ from apod.pod import Pool, Training, round_schedule
 from apod.randomness import generator
 from apod.rounds import first_answers_done
 from apod.selection import first_rows
+from apod.threads import training_steps
 
 
 @dataclass(frozen=True)
@@ -73,14 +74,15 @@ class Unit:
 
     def train(self, bank: HeadBank, round_: int, slope: Callable[[Tensor, Tensor], Tensor]) -> None:
         """One round of the bank: every mini-batch's margins (K, B) and rows (B,) give the slope of its loss, (K, B)."""
-        for step in round_schedule(self.pool, self.training, round_):
-            bank.step_margins(
-                self.pool.embeddings.index_select(0, step.rows),
-                None,
-                step.masks,
-                lambda margin, rows=step.rows: slope(margin, rows),  # type: ignore[misc]
-                step.scale,
-            )
+        with training_steps():
+            for step in round_schedule(self.pool, self.training, round_):
+                bank.step_margins(
+                    self.pool.embeddings.index_select(0, step.rows),
+                    None,
+                    step.masks,
+                    lambda margin, rows=step.rows: slope(margin, rows),  # type: ignore[misc]
+                    step.scale,
+                )
 
     def bank(self, heads: int) -> HeadBank:
         """So many copies of the pre-trained head: where every run starts."""
