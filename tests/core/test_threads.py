@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
 import pytest
 import torch
 
@@ -22,11 +25,16 @@ def test_numbers_next_to_nothing_are_nothing_in_training_and_only_there() -> Non
     assert below_normal() > 0
 
 
-def test_the_number_of_threads_comes_back_even_after_an_error() -> None:
+def fail_inside(context: Callable[[], AbstractContextManager[None]]) -> None:
+    with context():
+        assert torch.get_num_threads() == 1
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("context", [one_thread, training_steps])
+def test_all_is_as_before_after_an_error(context: Callable[[], AbstractContextManager[None]]) -> None:
     before = torch.get_num_threads()
-    for context in (one_thread, training_steps):
-        with pytest.raises(ZeroDivisionError), context():
-            assert torch.get_num_threads() == 1
-            raise ZeroDivisionError
-        assert torch.get_num_threads() == before
-        assert below_normal() > 0
+    with pytest.raises(ZeroDivisionError):
+        fail_inside(context)
+    assert torch.get_num_threads() == before
+    assert below_normal() > 0
