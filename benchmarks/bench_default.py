@@ -36,6 +36,11 @@ FROZEN = {"adult": 0.102, "meps": 0.035, "loan": 0.017, "german": 0.075, "bank":
 """Gap of POD with all groups known, docs/replication.md: five seeds, chosen on the validation part."""
 MEASURES = ("accuracy", "balanced_accuracy", "gap")
 LEAST_GAINS = (0.002, 0.005, 0.01, 0.02)
+LIMITS = (
+    (0.005, 0.005, 0.6), (0.005, 0.01, 0.6), (0.005, 0.01, 0.5), (0.0075, 0.0125, 0.6), (0.01, 0.015, 0.6),
+    (0.01, 0.02, 0.6), (1.0, 1.0, 0.6),
+)  # fmt: skip
+"""Of the head choice: accuracy and balanced accuracy that may be lost, and the probability asked for."""
 
 DEFAULT = PRESETS["default"]
 ARMS: Mapping[str, Settings] = MappingProxyType(
@@ -177,6 +182,41 @@ def _gap_at(runs: Sequence[Run], answers: int) -> str:
     return f"{np.mean(gaps):.3f}" if len(gaps) == len(runs) else ""
 
 
+def limits(runs: Mapping[str, Sequence[Run]]) -> list[str]:
+    """Other limits of the head choice, judged on the validation part by recorded groups: gap, balanced accuracy."""
+    lines = [
+        "\nchange by the head chosen with other limits, validation part: gap, balanced accuracy",
+        f"| at most lost: accuracy, balanced; sure | {' | '.join(runs)} |",
+        "| --- " * (len(runs) + 1) + "|",
+    ]
+    for accuracy, balanced, sure in LIMITS:
+        cells = []
+        for own in runs.values():
+            pairs = [(run["heads"][0], run["heads"][_chosen(run["heads"], accuracy, balanced, sure)]) for run in own]
+            gap, balance = (
+                np.mean([after["validation"][name] - before["validation"][name] for before, after in pairs])
+                for name in ("gap", "balanced_accuracy")
+            )
+            cells.append(f"{gap:+.3f}, {balance:+.3f}")
+        lines.append(f"| {accuracy:g}, {balanced:g}; {sure:g} | {' | '.join(cells)} |")
+    return lines
+
+
+def _chosen(heads: Sequence[Run], accuracy: float, balanced: float, sure: float) -> int:
+    """The head that `choose_head` would take with these limits."""
+    plain = heads[0]["validation"]
+    allowed = [
+        k
+        for k, head in enumerate(heads)
+        if k
+        and head["expected"] is not None
+        and head["better"] >= sure
+        and head["validation"]["accuracy"] >= plain["accuracy"] - accuracy
+        and head["validation"]["balanced_accuracy"] >= plain["balanced_accuracy"] - balanced
+    ]
+    return min(allowed, key=lambda k: float(heads[k]["expected"]), default=0)
+
+
 def stopped(runs: Mapping[str, Sequence[Run]]) -> list[str]:
     """Where a least gain would have ended the runs, and the gap there; and what was foreseen at a third of the way."""
     lines = [
@@ -225,7 +265,7 @@ def main() -> None:
     lines = [line for arm in arms for line in achieved(arm, runs[arm])]
     if "default" in arms:
         lines += [line for arm in arms if arm != "default" for line in compared(arm, runs[arm], runs["default"])]
-        lines += stopped(runs["default"])
+        lines += [*limits(runs["default"]), *stopped(runs["default"])]
     print("\n".join([*lines, *by_answers(runs)]))
 
 
