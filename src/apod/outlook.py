@@ -20,12 +20,10 @@ FURTHER = (1.25, 1.5, 2.0, 3.0, 4.0)
 """How far a look ahead goes from the answers there are, as multiples of them."""
 
 
-def expected_gap(
-    mitigation: Mitigation, bank: HeadBank, answers: int | None = None, judged_on: Pool | None = None
-) -> Expected:
-    """The gap to expect with this many answers in all; with those there are, unless told."""
+def expected_gap(mitigation: Mitigation, bank: HeadBank, answers: int, judged_on: Pool | None = None) -> Expected:
+    """The gap to expect with this many answers in all, or with those there are where they are more."""
     now = answered(mitigation)
-    total = now if answers is None else max(now, answers)
+    total = max(now, answers)
     return as_expected(mitigation, mitigation.choose(bank, more=total - now, judged_on=judged_on), total)
 
 

@@ -76,7 +76,6 @@ def run_bench(
     them; all its machines must see the folder.
     """
     processes = jobs or os.cpu_count() or 1
-    woken = _wake(processes) if backend is None else None
     # all names and files are checked before any work begins or anything is written
     sources = {name: load_source(name, plan.data_dir) for name in dict.fromkeys(plan.datasets)}
     store = ResultStore(folder).open()
@@ -87,28 +86,12 @@ def run_bench(
     stop = _watch(store, sum(len({run.method.trainer for run in runs}) for runs in missing.values()), progress)
     del sources  # the workers load their own
     try:
-        if woken is not None:
-            woken.join()
         tasks = (delayed(run_unit)(plan, folder, *piece) for piece in _pieces(missing, processes))
         Parallel(n_jobs=processes, batch_size=1, backend=backend)(tasks)
     finally:
         stop()
     store.combine()
     return store
-
-
-def _wake(processes: int) -> threading.Thread | None:
-    """Let joblib's processes start and import while this one looks at the data; they stay for the work."""
-    if processes == 1:
-        return None
-    ready = (delayed(_ready)() for _ in range(processes))
-    thread = threading.Thread(target=lambda: Parallel(n_jobs=processes, batch_size=1)(ready), daemon=True)
-    thread.start()
-    return thread
-
-
-def _ready() -> None:
-    """Said by a process that has imported this module."""
 
 
 def _pieces(missing: Mapping[tuple[str, int], Sequence[RunName]], processes: int) -> list[tuple[str, int, str | None]]:

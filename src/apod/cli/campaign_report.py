@@ -27,6 +27,7 @@ def latest_audit(opened: Campaign) -> dict[str, Any] | None:
 
 def show_status(found: dict[str, Any]) -> None:
     """Counts, the groups as answers spell them, what more answers would bring, and the audit."""
+    from apod.report.numbers import decimal
     from apod.report.outlook import outlook_sentence
 
     typer.echo(f"{found['name']}: {found['standing']} of {found['budget']} answers, {found['pending']} in hands")
@@ -44,13 +45,9 @@ def show_status(found: dict[str, Any]) -> None:
         if found[name]:
             typer.echo(f"  {name.replace('_', ' ')}: {found[name]}")
     if found["outlook"]:
-        typer.echo(f"  {outlook_sentence(found['outlook'], _three_places, '')}")
+        typer.echo(f"  {outlook_sentence(found['outlook'], decimal, '')}")
     if found["audit"] is not None:
         show_audit(found["audit"])
-
-
-def _three_places(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"
 
 
 def show_audit(found: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from apod.report.outlook import outlook_sentence
+from apod.report.outlook import expected_so_far, outlook_sentence
 from apod.run import Listener
 
 
@@ -137,7 +137,7 @@ def _ahead(entry: dict[str, Any]) -> str:
     estimate = entry["estimate"]
     if estimate is None or estimate["outlook"] is None:
         return ""
-    now = next(head for head in estimate["heads"] if head["strength"] == estimate["strength"])
+    now = expected_so_far([entry])[0]
     return f"  gap to expect {_show(now['gap'])}, at the end {_show(estimate['outlook']['gap'])}"
 
 
