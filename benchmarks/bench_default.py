@@ -21,13 +21,16 @@ from typing import Any
 
 import joblib
 import numpy as np
+import torch
 from scipy import stats
+from torch import Tensor
 
 from apod.bench.sources import load_source
 from apod.body import EmbeddingBody
-from apod.data import TableEncoder
+from apod.data import Dataset, Split, TableEncoder
 from apod.expected import is_enough
 from apod.metrics import evaluate
+from apod.pool import inputs_for
 from apod.prepare import Prepared, make_pool
 from apod.run import Outcome, run_experiment
 from apod.settings import PRESETS, Settings
@@ -54,6 +57,8 @@ ARMS: Mapping[str, Settings] = MappingProxyType(
         "linear": replace(DEFAULT, penalty=replace(DEFAULT.penalty, relaxation="linear")),
         "by-score": replace(DEFAULT, head_choice="score"),
         "epochs-10": replace(DEFAULT, epochs=10),
+        "embeddings": replace(DEFAULT, proxy_reads="embeddings"),
+        "no-head-steps": replace(DEFAULT, head_steps=0),
         "paper": PRESETS["paper"],
     }
 )
@@ -70,10 +75,8 @@ def run_unit(task: str, seed: int, arms: Sequence[str], data_dir: Path | None, b
     source = load_source(task, data_dir)
     dataset, split = source.dataset, source.split(seed)
     embeddings = source.embeddings(DEFAULT, seed, bodies, lambda done, total, text: None)
-    pool = make_pool(dataset, split, embeddings, seed)
-    body = EmbeddingBody(embeddings.shape[1])
-    prepared = Prepared(dataset, split, TableEncoder(), body, embeddings, pool)
     for arm in missing:
+        prepared = prepared_for(ARMS[arm], dataset, split, embeddings, seed)
         outcome = run_experiment(dataset, ARMS[arm], seed=seed, preset=arm, prepared=prepared)
         result = outcome.result
         found = {name: {m: result[name][m] for m in (*MEASURES, "strength")} for name in ("vanilla", "selected")}
@@ -82,6 +85,17 @@ def run_unit(task: str, seed: int, arms: Sequence[str], data_dir: Path | None, b
         )
         before, after = (found[name]["gap"] for name in ("vanilla", "selected"))
         print(f"{task} {seed} {arm}: gap {before:.3f} to {after:.3f}", flush=True)
+
+
+def prepared_for(settings: Settings, dataset: Dataset, split: Split, embeddings: Tensor, seed: int) -> Prepared:
+    """As `apod run` prepares a dataset, with embeddings that are there already; pictures have no columns to read."""
+    inputs = None
+    if len(dataset.features.columns):
+        encoder = TableEncoder().fit(dataset.features.iloc[split.train])
+        read = inputs_for(settings.proxy_reads, encoder.transform(dataset.features))
+        inputs = None if read is None else torch.from_numpy(read)
+    pool = make_pool(dataset, split, embeddings, seed, inputs)
+    return Prepared(dataset, split, TableEncoder(), EmbeddingBody(embeddings.shape[1]), embeddings, pool, inputs)
 
 
 def heads_of(outcome: Outcome) -> list[Run]:

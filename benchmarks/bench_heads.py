@@ -26,7 +26,8 @@ import torch
 
 from apod.answers import Answers
 from apod.heads import HeadBank, initial_parameters
-from apod.pod import PenaltyRows, Pool, Training, train_heads
+from apod.pod import PenaltyRows, Training, train_heads
+from apod.pool import Pool
 from apod.schedule import Schedule
 
 HEADS = (1, 8, 40, 64)

@@ -22,7 +22,7 @@ LAYERS: list[set[str]] = [
         "audit", "expected",
     },
     {
-        "mitigation", "mitigation_state", "pod", "selection", "head_selection", "bound", "outlook", "rounds",
+        "mitigation", "mitigation_state", "pod", "pool", "selection", "head_selection", "bound", "outlook", "rounds",
         "annotators", "settings", "prepare",
     },
     {"campaign", "classifier"},

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from apod.heads import HeadBank
 from apod.metrics import METRICS, fairness_score, group_counts, soft_group_counts
-from apod.pod import Pool
+from apod.pool import Pool
 
 FloatArray = npt.NDArray[np.float64]
 

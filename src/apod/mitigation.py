@@ -8,7 +8,7 @@ the paper's curve has one per strength. Nothing here ever sees a group that was 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -27,13 +27,13 @@ from apod.pod import (
     DRAWN_ROWS,
     DrawnPenaltyRows,
     PenaltyRows,
-    Pool,
     Round,
     Training,
     draw_round,
     pretrain_head,
     train_heads,
 )
+from apod.pool import Pool
 from apod.proxy import PROXIES, LaplaceProxy, Proxy
 from apod.randomness import generator
 from apod.selection import SCORED, SELECTORS, Choice, View, first_rows
@@ -118,7 +118,7 @@ class Mitigation:
         self.heads = HeadBank.replicate(start, len(plan.heads), (width, *training.hidden, 2), pool.embeddings.dtype)
         self.strengths = torch.tensor([head.strength for head in plan.heads], dtype=torch.float64)
         self.proxy: Proxy = PROXIES[training.proxy](
-            len(plan.trajectories), width, pool.n_groups, pool.seed, pool.dataset, pool.embeddings.dtype
+            len(plan.trajectories), pool.seen.shape[1], pool.n_groups, pool.seed, pool.dataset, pool.seen.dtype
         )
         self.answers = [Answers() for _ in plan.trajectories]
         covered = coverage or (lambda: Coverage(pool.embeddings.numpy()))
@@ -128,7 +128,7 @@ class Mitigation:
 
     def refit(self) -> None:
         """One round of training: f_a on S, then POD on S, both continued from the last round."""
-        self.proxy.fit(self.pool.embeddings, self.answers)
+        self.proxy.fit(self.pool.seen, self.answers)
         drawn = draw_round(self.pool, self.training, self.round)
         train_heads(self.heads, drawn.pool, drawn.training, self.round, self.strengths, self._penalty_rows(drawn))
         self.round += 1
@@ -148,7 +148,7 @@ class Mitigation:
 
     def _pool_membership(self, of_head: Sequence[int], drawn: Round) -> Tensor:
         """(T, N, G) proxies over the pool, replaced by the answer where there is one."""
-        membership = self._told(self.membership(drawn.pool.embeddings), drawn)
+        membership = self._told(self.membership(drawn.pool.seen), drawn)
         return membership if len(self.answers) == 1 else membership[list(of_head)]
 
     def _told(self, membership: Tensor, drawn: Round) -> Tensor:
@@ -162,11 +162,11 @@ class Mitigation:
             membership[number].index_put_((rows, groups), trust, accumulate=True)
         return membership
 
-    def membership(self, embeddings: Tensor) -> Tensor:
-        """(T, N, G) group probabilities by each trajectory's f_a."""
-        if is_large(len(embeddings)):
-            return in_blocks(self.proxy.probabilities, embeddings)
-        return self.proxy.probabilities(embeddings)
+    def membership(self, seen: Tensor) -> Tensor:
+        """(T, N, G) group probabilities by each trajectory's f_a, of people as it sees them (`Pool.seen`)."""
+        if is_large(len(seen)):
+            return in_blocks(self.proxy.probabilities, seen)
+        return self.proxy.probabilities(seen)
 
     def choose(
         self, bank: HeadBank, told: IntArray | None = None, more: int = 0, judged_on: Pool | None = None
@@ -180,9 +180,9 @@ class Mitigation:
             raise InputError("This proxy has no posterior to choose a head by: use the proxy 'laplace'.")
         pool = judged_on or self.pool
         step = -(-len(pool.validation_labels) // CHOICE_ROWS) or 1  # evenly spaced rows stand for very many
-        pool = replace(pool, validation=pool.validation[::step], validation_labels=pool.validation_labels[::step])
+        pool = pool.every(step)
         to_come = more * self._information_of_one(self.proxy) if more else 0.0
-        draws = self.proxy.draws(pool.validation, to_come)  # (D, T, V, G)
+        draws = self.proxy.draws(pool.validation_seen, to_come)  # (D, T, V, G)
         if told is not None:
             groups = torch.from_numpy(told[::step])
             known = groups != UNKNOWN
@@ -194,7 +194,7 @@ class Mitigation:
     def _information_of_one(self, proxy: LaplaceProxy) -> npt.NDArray[np.float64]:
         """What the next answer teaches f_a, on average over people of the pool, evenly spaced."""
         if self._information is None or self._information[0] != self.round:
-            people = self.pool.embeddings[:: -(-len(self.pool.labels) // LIKELY_ROWS)]
+            people = self.pool.seen[:: -(-len(self.pool.labels) // LIKELY_ROWS)]
             self._information = self.round, proxy.information(people)
         return self._information[1]
 
@@ -221,20 +221,25 @@ class Mitigation:
             askable = np.ones(len(labels), dtype=bool)
             askable[[*answers.rows, *unavailable]] = False
             member, coverage = membership[number], self.coverage[number]
-            views.append(View(labels, askable, positive[number], member, coverage, self.pool.embeddings.numpy()))
+            views.append(View(labels, askable, positive[number], member, coverage, self.pool.alike))
         return views
 
     def _scores(self, asking: Sequence[int]) -> tuple[Tensor, Tensor]:
         """(T, N) P(y = 1) by each trajectory's asking head, and (T, N, G) its f_a, over the pool."""
 
+        def positive(rows: Tensor) -> Tensor:
+            return self.heads.margins(rows, asking).sigmoid()
+
         def both(rows: Tensor) -> Tensor:
-            return torch.cat([self.heads.margins(rows, asking).sigmoid()[..., None], self.proxy.probabilities(rows)], 2)
+            return torch.cat([positive(rows)[..., None], self.proxy.probabilities(rows)], 2)
 
         embeddings = self.pool.embeddings
-        if is_large(len(embeddings)):
-            found = in_blocks(both, embeddings)  # one sweep for both
-            return found[..., 0].contiguous(), found[..., 1:]
-        return self.heads.margins(embeddings, asking).sigmoid(), self.membership(embeddings)
+        if not is_large(len(embeddings)):
+            return positive(embeddings), self.membership(self.pool.seen)
+        if self.pool.inputs is not None:
+            return in_blocks(positive, embeddings), self.membership(self.pool.inputs)
+        found = in_blocks(both, embeddings)  # one sweep for both
+        return found[..., 0].contiguous(), found[..., 1:]
 
     def bound(self, trajectory: int = 0) -> BoundTerms:
         """Theorem 1 for the asking head of a trajectory, groups by proxy where nobody answered."""
@@ -246,7 +251,7 @@ class Mitigation:
             losses=torch.nn.functional.softplus(torch.where(pool.labels == 1, -margin, margin)).numpy(),
             answered_rows=rows,
             answered_groups=groups,
-            proxy_groups=self.membership(pool.embeddings)[trajectory].argmax(dim=1).numpy(),
+            proxy_groups=self.membership(pool.seen)[trajectory].argmax(dim=1).numpy(),
             n_groups=pool.n_groups,
             weights=self.heads.weights(head),
             distances=self.coverage[trajectory].distances,

@@ -14,7 +14,7 @@ from apod.expected import Expected
 from apod.head_selection import HeadChoice
 from apod.heads import HeadBank
 from apod.mitigation import Mitigation
-from apod.pod import Pool
+from apod.pool import Pool
 
 FURTHER = (1.25, 1.5, 2.0, 3.0, 4.0)
 """How far a look ahead goes from the answers there are, as multiples of them."""

@@ -6,7 +6,7 @@ behind the mini-batch: all of S in every step, or a fresh draw from the proxy-we
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -15,10 +15,11 @@ import torch
 from torch import Tensor
 
 from apod.answers import Answers, stack_answers
-from apod.data.dataset import FairnessMetric, IntArray
+from apod.data.dataset import IntArray
 from apod.heads import HeadBank, initial_parameters
 from apod.large import drawn_rows, is_large, take_rows
 from apod.penalty import CellWeights, Penalty, cell_weights, penalty_and_slope
+from apod.pool import Pool
 from apod.randomness import generator
 from apod.schedule import Schedule, Step
 from apod.threads import training_steps
@@ -37,21 +38,7 @@ class Training:
     batch_size: int = 256
     dropout: float = 0.5
     proxy: str = "perceptron"
-
-
-@dataclass(frozen=True, eq=False)
-class Pool:
-    """The training part and the validation part as embeddings; no groups."""
-
-    dataset: str
-    seed: int
-    embeddings: Tensor  # (N, M)
-    labels: Tensor  # (N,)
-    validation: Tensor  # (V, M)
-    validation_labels: Tensor  # (V,)
-    n_groups: int
-    metric: FairnessMetric = "delta_eo"
-    take: Callable[[IntArray], npt.NDArray[np.floating]] | None = None  # reads rows of a large pool from elsewhere
+    head_steps: int = 0  # the head is pre-trained for at least so many steps, whatever the epochs
 
 
 def pod_slope(margin: Tensor, labels: Tensor, strengths: Tensor, cells: CellWeights | None, relaxation: str) -> Tensor:
@@ -92,16 +79,21 @@ def draw_round(pool: Pool, training: Training, round_: str | int) -> Round:
     rows = drawn_rows(len(pool.labels), training.batch_size, pool.seed, pool.dataset, round_)
     taken = take_rows(pool.embeddings.numpy(), rows) if pool.take is None else pool.take(rows)
     embeddings = torch.from_numpy(taken)
-    drawn = replace(pool, embeddings=embeddings, labels=pool.labels[torch.from_numpy(rows)])
+    inputs = None if pool.inputs is None else torch.from_numpy(take_rows(pool.inputs.numpy(), rows))
+    drawn = replace(pool, embeddings=embeddings, inputs=inputs, labels=pool.labels[torch.from_numpy(rows)])
     return Round(drawn, replace(training, epochs=1), rows)
 
 
 def pretrain_head(pool: Pool, training: Training) -> npt.NDArray[np.float64]:
-    """(P,) parameters of a head after `epochs` epochs of cross-entropy: where every strength starts."""
+    """(P,) parameters of a head after `epochs` epochs of cross-entropy: where every strength starts.
+
+    Of few people there are few steps in an epoch: it goes on until there were `head_steps`.
+    """
     sizes = (pool.embeddings.shape[1], *training.hidden, 2)
     initial = initial_parameters(sizes, generator(pool.seed, "head", pool.dataset))
     bank = HeadBank.replicate(initial, 1, sizes, pool.embeddings.dtype)
-    drawn = draw_round(pool, training, "pre-training")
+    epochs = max(training.epochs, -(-training.head_steps // -(-len(pool.labels) // training.batch_size)))
+    drawn = draw_round(pool, replace(training, epochs=epochs), "pre-training")
     train_heads(bank, drawn.pool, drawn.training, "pre-training", torch.zeros(1))
     return bank.parameters[0].double().numpy()
 

@@ -14,7 +14,7 @@ from apod.body import Body, EmbeddingBody, pretrain_body
 from apod.data import Dataset, IntArray, Split, TableEncoder, split_rows
 from apod.errors import InputError
 from apod.large import encode_numbers, fit_numbers, is_large, mapped_tensor, take_rows
-from apod.pod import Pool
+from apod.pool import Pool, inputs_for
 from apod.settings import Settings
 
 Progress = Callable[[int, int, str], None]
@@ -30,11 +30,17 @@ class Prepared:
     body: Body
     embeddings: Tensor  # (n, M) of all rows
     pool: Pool
+    inputs: Tensor | None = None  # (n, D) of all rows, where f_a reads them
 
     @property
     def test(self) -> Tensor:
         """(n_test, M) embeddings of the test part."""
         return self.embeddings[self.split.test]
+
+    @property
+    def test_seen(self) -> Tensor:
+        """What f_a reads of the test part."""
+        return self.test if self.inputs is None else self.inputs[self.split.test]
 
 
 def prepare(dataset: Dataset, settings: Settings, seed: int, progress: Progress | None = None) -> Prepared:
@@ -50,7 +56,10 @@ def prepare(dataset: Dataset, settings: Settings, seed: int, progress: Progress 
         train, encoder, dataset.labels[split.train], settings, dataset.task.embedding, seed, dataset.key, progress
     )
     embeddings = torch.from_numpy(body.embed(encoded))
-    return Prepared(dataset, split, encoder, body, embeddings, make_pool(dataset, split, embeddings, seed))
+    read = inputs_for(settings.proxy_reads, encoded) if settings.body != "precomputed" else None
+    inputs = None if read is None else torch.from_numpy(read)
+    pool = make_pool(dataset, split, embeddings, seed, inputs)
+    return Prepared(dataset, split, encoder, body, embeddings, pool, inputs)
 
 
 def _prepare_large(dataset: Dataset, split: Split, seed: int) -> Prepared:
@@ -100,7 +109,7 @@ def table_body(
     )
 
 
-def make_pool(dataset: Dataset, split: Split, embeddings: Tensor, seed: int) -> Pool:
+def make_pool(dataset: Dataset, split: Split, embeddings: Tensor, seed: int, inputs: Tensor | None = None) -> Pool:
     """The training and validation parts as the mitigation may see them."""
     labels = torch.from_numpy(dataset.labels)
     return Pool(
@@ -112,6 +121,8 @@ def make_pool(dataset: Dataset, split: Split, embeddings: Tensor, seed: int) -> 
         validation_labels=labels[split.validation],
         n_groups=len(dataset.group_names),
         metric=dataset.task.metric,
+        inputs=None if inputs is None else inputs[split.train],
+        validation_inputs=None if inputs is None else inputs[split.validation],
     )
 
 

@@ -32,7 +32,9 @@ class View:
     positive: FloatArray  # (n,) P(y = 1) by the asking head, in evaluation mode
     membership: FloatArray  # (n, g) P(group) by f_a
     coverage: Coverage  # distance of every row to its nearest answered row
-    embeddings: FloatArray | None = None  # (n, M), for rules that look at the rows themselves
+    people: FloatArray | None = (
+        None  # (n, d) by whose distances they are alike, for rules that look at who is like whom
+    )
 
     def accuracies(self) -> npt.NDArray[np.float64]:
         """(g, 2) centred accuracies of the subgroups."""
@@ -197,14 +199,14 @@ def typical_by_label(view: View, k: int, rng: np.random.Generator) -> list[Choic
 
     With thirty answers f_a learns from typical people; the farthest ones are outliers and teach it little.
     """
-    if view.embeddings is None:
-        raise InputError("This selector looks at the embeddings: pass them in the view.")
+    if view.people is None:
+        raise InputError("This selector looks at who is like whom: pass people in the view.")
     order = _labels_in_turn(view, k)
     picks: list[list[int]] = []
     for label in (0, 1):
         same = view.labels == label
         asked = np.flatnonzero(same & ~view.askable).tolist()  # answered, or with somebody right now
-        picks.append(typical_rows(view.embeddings, view.askable & same, asked, order.count(label)))
+        picks.append(typical_rows(view.people, view.askable & same, asked, order.count(label)))
     return [Choice(picks[label].pop(0), {"rule": "typical person of a label", "label": label}) for label in order]
 
 

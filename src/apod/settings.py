@@ -12,6 +12,7 @@ from apod.head_selection import HEAD_CHOICES
 from apod.mitigation import Plan
 from apod.penalty import CONDITIONS, OVER, RELAXATIONS, Penalty
 from apod.pod import Training
+from apod.pool import READS
 from apod.proxy import PROXIES
 from apod.selection import SELECTORS
 
@@ -30,6 +31,7 @@ class Settings:
     selector: str = "apod"
     penalty: Penalty = field(default_factory=Penalty)
     proxy: str = "perceptron"
+    proxy_reads: str = "embeddings"  # what f_a learns from; inputs: the encoded columns of a table
     head_choice: str = "score"  # the paper's; or the posterior of f_a, of a proxy that has one, with a gate
     strengths: tuple[float, ...] = STRENGTHS
     trajectories: str = SHARED  # one annotated set for all strengths, or one per strength
@@ -39,6 +41,7 @@ class Settings:
     body: BodyKind = "contrastive"
     body_epochs: int = 50
     epochs: int = 10
+    head_steps: int = 0  # the head is pre-trained for `epochs`, and for at least so many steps
     batch_size: int = 256
     dropout: float = 0.5
 
@@ -49,6 +52,7 @@ class Settings:
             ("relaxation", self.penalty.relaxation, RELAXATIONS),
             ("choice of whom the penalty is over", self.penalty.over, OVER),
             ("proxy", self.proxy, PROXIES),
+            ("thing a proxy reads", self.proxy_reads, READS),
             ("way to choose the head", self.head_choice, HEAD_CHOICES),
             ("body", self.body, ("contrastive", "cross_entropy", "precomputed")),
             ("kind of trajectories", self.trajectories, (SHARED, PER_STRENGTH)),
@@ -72,8 +76,8 @@ class Settings:
                 "Only the default preset can end early: a least gain needs the proxy 'laplace', a head chosen by its "
                 "posterior, and one set of answers for all strengths."
             )
-        if self.questions_per_round < 1 or self.epochs < 1 or self.body_epochs < 1:
-            raise InputError("Questions per round and epochs must be at least 1.")
+        if self.questions_per_round < 1 or self.epochs < 1 or self.body_epochs < 1 or self.head_steps < 0:
+            raise InputError("Questions per round and epochs must be at least 1, steps of the head at least 0.")
 
     @property
     def by_posterior(self) -> bool:
@@ -94,7 +98,7 @@ class Settings:
 
     def training(self, hidden: tuple[int, ...]) -> Training:
         """How the heads are trained."""
-        return Training(self.penalty, hidden, self.epochs, self.batch_size, self.dropout, self.proxy)
+        return Training(self.penalty, hidden, self.epochs, self.batch_size, self.dropout, self.proxy, self.head_steps)
 
     def to_dict(self) -> dict[str, Any]:
         """For result.json and the report."""
@@ -106,6 +110,7 @@ class Settings:
             "over": self.penalty.over,
             "selector": self.selector,
             "proxy": self.proxy,
+            "proxy_reads": self.proxy_reads if self.body != "precomputed" else "embeddings",
             "head_choice": "posterior" if self.by_posterior else "score",
             "strengths": sorted(self.strengths),
             "trajectories": self.trajectories,
@@ -115,6 +120,7 @@ class Settings:
             "body": self.body,
             "body_epochs": self.body_epochs,
             "epochs": self.epochs,
+            "head_steps": self.head_steps,
             "batch_size": self.batch_size,
             "dropout": self.dropout,
         }
@@ -126,8 +132,10 @@ PRESETS: Mapping[str, Settings] = MappingProxyType(
             selector="typical",
             penalty=Penalty(relaxation="sharp", over="pool"),
             proxy="laplace",
+            proxy_reads="inputs",
             head_choice="posterior",
             epochs=6,
+            head_steps=300,
         ),
         "paper": Settings(trajectories=PER_STRENGTH),
     }

@@ -17,7 +17,8 @@ from apod.bench.sources import Source, TableSource
 from apod.bench.unit import UnitData
 from apod.data import Dataset, make_example
 from apod.heads import initial_parameters
-from apod.pod import Pool, Training
+from apod.pod import Training
+from apod.pool import Pool
 from apod.prepare import prepare
 from apod.randomness import generator
 from apod.settings import PRESETS, Settings

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import StandardScaler
+from sqlalchemy import select, update
 
-from apod.campaign import Campaign, EngineFactory, GroupAnswer, Materials
+from apod.campaign import Campaign, EngineFactory, GroupAnswer, Materials, schema
 from apod.campaign.adapter import MitigationEngine, settings_of
-from apod.data import make_example
+from apod.data import TableEncoder, make_example
 from apod.errors import InputError
 from apod.mitigation import Mitigation
 from apod.testing import EngineContract
@@ -153,3 +157,38 @@ def test_a_question_s_probability_is_that_of_its_own_draw_not_of_its_batch(tmp_p
     answers = [GroupAnswer(row, int(people.groups[row])) for row in range(12)]
     found = made.propose(made.fit(answers, None), answers, set(range(12)), 5)
     assert [item.probability for item in found] == pytest.approx([1 / (288 - place) for place in range(5)])
+
+
+def test_groups_are_guessed_from_the_inputs_of_those_held_out_as_well(tmp_path: Path) -> None:
+    people = make_example(300, seed=2)
+    campaign = Campaign.create(
+        tmp_path / "people.db", people.features, people.labels, groups=list(people.group_names), budget=12,
+        refit="demand", engine_options=QUICK, audit_share=0.3,
+    )  # fmt: skip
+    engine = MitigationEngine(campaign.materials)
+    held_out, rows = campaign.materials.held_out(), campaign.materials.training_rows()
+    model = engine.fit([GroupAnswer(int(row), int(people.groups[row])) for row in rows[:20]], None)
+    assert model is not None
+    encoder = TableEncoder().fit(people.features.iloc[rows])
+    inputs = StandardScaler().fit(encoder.transform(people.features.iloc[rows]).astype(np.float64))
+    encoded = inputs.transform(encoder.transform(people.features).astype(np.float64))
+    plain = LogisticRegression(C=3 / encoded.shape[1], max_iter=1000).fit(encoded[rows[:20]], people.groups[rows[:20]])
+    np.testing.assert_allclose(engine.proxies(model, held_out), plain.predict_proba(encoded[held_out]), atol=1e-4)
+
+
+def test_a_campaign_that_kept_no_inputs_goes_on_with_its_embeddings(tmp_path: Path) -> None:
+    campaign, asked = run_campaign(tmp_path)
+    materials = campaign.materials
+    kept = materials.recall("embedding")
+    assert kept is not None
+    with materials.store.writing() as connection:  # as an earlier version would have left it
+        mine = schema.artifacts.c.name == "embedding"
+        files = json.loads(connection.execute(select(schema.artifacts.c.files).where(mine)).scalar_one())
+        del files["inputs"]
+        connection.execute(update(schema.artifacts).where(mine).values(files=json.dumps(files)))
+    engine = MitigationEngine(materials)
+    assert engine.pool.inputs is None
+    groups = make_example(300, seed=2).groups
+    model = engine.fit([GroupAnswer(row, int(groups[row])) for row in asked], None)
+    assert model is not None
+    assert engine.propose(model, [], frozenset(), 1)

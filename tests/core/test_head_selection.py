@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import reference
 from apod.head_selection import SURE, BestHeads, RoundScores, choose_head, score_heads
 from apod.heads import HeadBank
-from apod.pod import Pool
+from apod.pool import Pool
 
 SIZES = (3, 4, 2)
 

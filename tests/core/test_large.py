@@ -12,7 +12,8 @@ from apod.data import TableEncoder
 from apod.errors import InputError
 from apod.mitigation import Mitigation, Plan
 from apod.penalty import Penalty
-from apod.pod import Pool, Training, draw_round
+from apod.pod import Training, draw_round
+from apod.pool import Pool
 from apod.proxy import LogisticProxy
 from apod.schedule import Schedule
 

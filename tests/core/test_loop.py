@@ -15,7 +15,8 @@ from apod.data import make_example
 from apod.heads import initial_parameters
 from apod.mitigation import Mitigation, Plan
 from apod.penalty import Penalty
-from apod.pod import Pool, Training, pretrain_head
+from apod.pod import Training, pretrain_head
+from apod.pool import Pool
 from apod.randomness import generator
 from apod.schedule import Schedule
 

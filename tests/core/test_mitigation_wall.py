@@ -13,7 +13,8 @@ from apod.data import UNKNOWN, make_example
 from apod.head_selection import BestHeads, score_heads
 from apod.mitigation import Mitigation, Plan
 from apod.penalty import Penalty
-from apod.pod import Pool, Training
+from apod.pod import Training
+from apod.pool import Pool
 from apod.proxy import PROXIES
 from apod.selection import SELECTORS
 

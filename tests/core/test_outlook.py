@@ -20,7 +20,8 @@ from apod.laplace import weight_draws
 from apod.mitigation import Mitigation, Plan
 from apod.outlook import FURTHER, as_expected, expected_gap, look_ahead
 from apod.penalty import Penalty
-from apod.pod import Pool, Training
+from apod.pod import Training
+from apod.pool import Pool
 from apod.proxy import LaplaceProxy
 
 WIDTH = 4

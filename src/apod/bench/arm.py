@@ -20,7 +20,8 @@ from apod.answers import Answers
 from apod.bench.methods import Method
 from apod.data.dataset import UNKNOWN, IntArray
 from apod.heads import HeadBank
-from apod.pod import Pool, Training, round_schedule
+from apod.pod import Training, round_schedule
+from apod.pool import Pool
 from apod.randomness import generator
 from apod.rounds import first_answers_done
 from apod.selection import first_rows

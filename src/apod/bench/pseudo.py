@@ -14,7 +14,7 @@ from torch import Tensor
 
 from apod.answers import Answers
 from apod.data.dataset import UNKNOWN, IntArray
-from apod.pod import Pool
+from apod.pool import Pool
 from apod.proxy import LogisticProxy
 from apod.randomness import generator
 

@@ -31,7 +31,8 @@ from apod.errors import CheckpointError, InputError, UnknownName
 from apod.large import encode_numbers, fit_numbers, is_large, mapped_tensor, take_rows
 from apod.mitigation import Mitigation
 from apod.mitigation_state import named_reason, take_up, trained_arrays
-from apod.pod import Pool, pretrain_head
+from apod.pod import pretrain_head
+from apod.pool import Pool, inputs_for
 from apod.prepare import table_body
 from apod.randomness import generator
 from apod.rounds import first_answers_done
@@ -71,6 +72,8 @@ class MitigationEngine:
         labels = materials.labels()[self._rows]
         parts = self._embed(materials, labels, seed, name)
         self._reserved = torch.tensor(parts["held_out"]) if len(self._held_out) else None
+        inputs = parts.get("inputs")  # a campaign of an earlier version has none: its f_a goes on with the embeddings
+        self._reserved_inputs = torch.tensor(parts["held_out_inputs"]) if "held_out_inputs" in parts else None
         stored = parts["embeddings"]
         embeddings = mapped_tensor(stored) if is_large(len(stored)) else torch.tensor(stored)
         self.pool = Pool(
@@ -81,6 +84,7 @@ class MitigationEngine:
             validation=embeddings[:0],
             validation_labels=torch.from_numpy(labels[:0]),
             n_groups=len(self._names),
+            inputs=None if inputs is None else mapped_tensor(inputs) if is_large(len(inputs)) else torch.tensor(inputs),
         )
         self._training = self.settings.training(HIDDEN)
         self._distances = Distances(
@@ -92,25 +96,28 @@ class MitigationEngine:
         return {"parameters": pretrain_head(self.pool, self._training)}
 
     def _embed(self, materials: Materials, labels: IntArray, seed: int, name: str) -> dict[str, npt.NDArray[Any]]:
-        """Embeddings of the pool and, apart from them, of those held out."""
+        """Embeddings of the pool and, apart from them, of those held out; their inputs, where f_a reads them."""
 
         def compute() -> dict[str, npt.NDArray[Any]]:
             given = materials.features()
             if self.settings.body == "precomputed" and isinstance(given, np.ndarray) and is_large(len(given)):
                 matrix = np.asarray(given)
                 seen = take_rows(matrix, self._rows) if len(self._held_out) else matrix
-                return self._parts(encode_numbers(fit_numbers(seen), matrix))
+                return self._parts("embeddings", "held_out", encode_numbers(fit_numbers(seen), matrix))
             train = given.iloc[self._rows] if isinstance(given, pd.DataFrame) else given[self._rows]
             encoder = TableEncoder().fit(train)
             body = table_body(encoder.transform(train), encoder, labels, self.settings, WIDTH, seed, name)
-            return self._parts(body.embed(encoder.transform(given)))
+            encoded = encoder.transform(given)
+            parts = self._parts("embeddings", "held_out", body.embed(encoded))
+            inputs = None if self.settings.body == "precomputed" else inputs_for(self.settings.proxy_reads, encoded)
+            return parts if inputs is None else parts | self._parts("inputs", "held_out_inputs", inputs)
 
         return materials.remember("embedding", compute)
 
-    def _parts(self, embeddings: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:
+    def _parts(self, pool: str, held_out: str, matrix: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:
         if not len(self._held_out):
-            return {"embeddings": embeddings}
-        return {"embeddings": embeddings[self._rows], "held_out": embeddings[self._held_out]}
+            return {pool: matrix}
+        return {pool: matrix[self._rows], held_out: matrix[self._held_out]}
 
     def fit(self, answers: Sequence[GroupAnswer], start: CampaignModel | None) -> CampaignModel | None:
         """Replay the rounds from the pre-trained head, or add one round to `start`; None while groups are unseen."""
@@ -165,20 +172,21 @@ class MitigationEngine:
         """Of held-out people: before, by the head without a penalty; after, by the head that asks."""
         engine = self._fresh() if model is None else self._restored(model)
         heads = {"before": 0} | ({} if model is None else {"after": engine.plan.trajectories[0].head})
-        margins = engine.heads.margins(self._reserved_rows(rows), list(heads.values()))
+        margins = engine.heads.margins(self._of_held_out(self._reserved, rows), list(heads.values()))
         return {name: (margins[place] > 0).numpy().astype(np.int64) for place, name in enumerate(heads)}
 
     def proxies(self, model: CampaignModel | None, rows: IntArray) -> npt.NDArray[np.float64]:
         """(n, g) P(group) of held-out people by f_a; even shares before the first model."""
         if model is None:
             return np.full((len(rows), len(self._names)), 1 / len(self._names))
-        guessed = self._restored(model).membership(self._reserved_rows(rows))[0]
+        seen = self._reserved if self._reserved_inputs is None else self._reserved_inputs
+        guessed = self._restored(model).membership(self._of_held_out(seen, rows))[0]
         return np.asarray(guessed.numpy(), dtype=np.float64)
 
-    def _reserved_rows(self, rows: IntArray) -> torch.Tensor:
-        if self._reserved is None or not np.isin(rows, self._held_out).all():
+    def _of_held_out(self, matrix: torch.Tensor | None, rows: IntArray) -> torch.Tensor:
+        if matrix is None or not np.isin(rows, self._held_out).all():
             raise InputError("Only people held out for the audit can be audited: create the campaign with audit_share.")
-        return self._reserved[np.searchsorted(self._held_out, rows)]
+        return matrix[np.searchsorted(self._held_out, rows)]
 
     def _inside(self, rows: AbstractSet[int] | Sequence[int]) -> list[int]:
         """Numbers within the pool of those rows that are in it."""

@@ -74,7 +74,8 @@ class ClusterEngine(MitigationEngine):
 
     def _choose(self, engine: Mitigation, k: int, unavailable: Sequence[int]) -> list[Choice]:
         (plan,) = engine.plan.trajectories
-        if SELECTORS[plan.selector] is not worst_subgroup_farthest:  # others look at rows that are here
+        inputs = self.pool.inputs is not None  # the parts hold embeddings alone
+        if SELECTORS[plan.selector] is not worst_subgroup_farthest or inputs:  # or the rule looks at rows that are here
             return super()._choose(engine, k, unavailable)
         assert self.cluster is not None
         scorer = Scorer(

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -70,8 +69,8 @@ def outlook(engine: Mitigation, people: int) -> list[dict[str, Any]]:
     """The gap to expect now, after more answers and after so many people in all, on the rows that are measured."""
     rows = measured_rows(engine)
     rows = rows[:: -(-len(rows) // OUTLOOK_ROWS)]  # each is weighed by every draw, for every number of answers
-    judged = replace(engine.pool, validation=engine.pool.embeddings[rows], validation_labels=engine.pool.labels[rows])
-    return [expected.to_dict() for expected in look_ahead(engine, engine.heads, judged, [people])]
+    ahead = look_ahead(engine, engine.heads, engine.pool.judged_on(rows), [people])
+    return [expected.to_dict() for expected in ahead]
 
 
 def _bound(engine: Mitigation, names: Sequence[str]) -> dict[str, Any] | None:
@@ -130,7 +129,7 @@ def plane(embeddings: npt.NDArray[np.float32]) -> dict[str, npt.NDArray[Any]]:
 
 def _membership(engine: Mitigation, rows: torch.Tensor) -> Floats:
     """(n, g) how probably each row belongs to each group: told where somebody answered, f_a elsewhere."""
-    member = engine.membership(engine.pool.embeddings[rows])[0].double().numpy()
+    member = engine.membership(engine.pool.seen[rows])[0].double().numpy()
     member = member / member.sum(axis=1, keepdims=True)
     told, groups = engine.answers[0].known()
     place = np.searchsorted(rows.numpy(), told)

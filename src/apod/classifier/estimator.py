@@ -30,6 +30,7 @@ from apod.heads import HeadBank
 from apod.metrics import UndefinedRateWarning
 from apod.mitigation import VANILLA, Mitigation
 from apod.penalty import Penalty
+from apod.pool import inputs_for
 from apod.threads import one_thread
 
 _BLOCK = 256  # rows per forward pass in prediction
@@ -59,6 +60,9 @@ class APODClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         The rule of `query`: "typical", "apod", "random", "stratified", "uncertainty", "coreset" or "group".
     proxy : {"laplace", "logistic", "perceptron"}
         How groups are guessed from the annotated rows.
+    proxy_reads : {"inputs", "embeddings"}
+        What they are guessed from: the encoded columns of a table (of at most 512 columns; wider ones, and bodies that
+        take X as it is, leave the embeddings), or the embeddings.
     head_choice : {"posterior", "score"}
         How the operating point is chosen on the validation part, where groups are guessed from the answers.
         "posterior": the smallest expected gap among the strengths that cost next to no accuracy, or strength 0 where
@@ -74,6 +78,8 @@ class APODClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Hidden layers of the heads.
     body_epochs, epochs : int, default=50 and 10
         Epochs of the body's pre-training, and of each round.
+    head_steps : int, default=300
+        The head that all strengths start from is trained for `epochs` epochs, and for at least so many steps.
     rounds : int, default=10
         How often the heads are trained for `epochs` more epochs. `apod run` refits after every answer, about 27 times
         for 30 answers; here all answers are there from the first round on, and ten rounds are mostly enough.
@@ -146,12 +152,14 @@ class APODClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         over: str = "pool",
         selector: str = "typical",
         proxy: str = "laplace",
+        proxy_reads: str = "inputs",
         head_choice: str = "posterior",
         body: Literal["contrastive", "cross_entropy", "precomputed"] | torch.nn.Module = "contrastive",
         embedding: int = 64,
         hidden: tuple[int, ...] = (32,),
         body_epochs: int = 50,
         epochs: int = 10,
+        head_steps: int = 300,
         rounds: int = 10,
         batch_size: int = 256,
         dropout: float = 0.5,
@@ -166,12 +174,14 @@ class APODClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.over = over
         self.selector = selector
         self.proxy = proxy
+        self.proxy_reads = proxy_reads
         self.head_choice = head_choice
         self.body = body
         self.embedding = embedding
         self.hidden = hidden
         self.body_epochs = body_epochs
         self.epochs = epochs
+        self.head_steps = head_steps
         self.rounds = rounds
         self.batch_size = batch_size
         self.dropout = dropout
@@ -228,7 +238,8 @@ class APODClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self._encoder, self._body, matrix = fit_embeddings(given, rows)
         else:
             self._encoder, self._body, matrix = None, ModuleBody(self.body), given
-        pool = make_pool(self._body.embed(matrix), rows, self.metric, seed)
+        inputs = inputs_for(settings.proxy_reads, matrix) if encodes(self.body) else None
+        pool = make_pool(self._body.embed(matrix), inputs, rows, self.metric, seed)
         fit = fit_heads(pool, rows, settings, tuple(self.hidden), self.rounds)
         self._mitigation, self._heads, self._strengths = fit.mitigation, fit.kept, fit.strengths
         self.classes_, self.groups_, self.training_rows_ = classes, rows.group_names, rows.training

@@ -17,7 +17,7 @@ from apod.heads import HeadBank
 from apod.large import is_large, take_rows
 from apod.metrics import METRICS, group_counts
 from apod.mitigation import VANILLA, HeadPlan, Mitigation, Plan, TrajectoryPlan
-from apod.pod import Pool
+from apod.pool import Pool
 from apod.prepare import table_body
 from apod.settings import Settings
 from apod.threads import one_thread
@@ -84,7 +84,7 @@ def fit_embeddings(matrix: FloatArray, rows: Rows) -> tuple[TableEncoder, Body, 
     return encoder, EmbeddingBody(matrix.shape[1]), encoder.transform(frame)
 
 
-def make_pool(embeddings: FloatArray, rows: Rows, metric: FairnessMetric, seed: int) -> Pool:
+def make_pool(embeddings: FloatArray, inputs: FloatArray | None, rows: Rows, metric: FairnessMetric, seed: int) -> Pool:
     """The two parts as Algorithm 1 may see them: no groups in it."""
     labels = torch.from_numpy(rows.labels)
     return Pool(
@@ -96,6 +96,8 @@ def make_pool(embeddings: FloatArray, rows: Rows, metric: FairnessMetric, seed: 
         validation_labels=labels[rows.validation],
         n_groups=max(2, len(rows.group_names)),
         metric=metric,
+        inputs=None if inputs is None else _part(inputs, rows.training),
+        validation_inputs=None if inputs is None else _part(inputs, rows.validation),
     )
 
 
@@ -111,7 +113,7 @@ def fit_heads(pool: Pool, rows: Rows, settings: Settings, hidden: tuple[int, ...
     mitigation = Mitigation(pool, settings.plan() if rows.annotated else plain, settings.training(hidden))
     mitigation.answers[0] = rows.answers()
     posterior = rows.annotated and settings.by_posterior
-    best, scores = BestHeads(mitigation.heads, latest=posterior), []
+    best, scores = BestHeads(mitigation.heads, latest=settings.by_posterior), []
     for round_ in range(rounds):
         mitigation.refit()
         scores.append(_score(mitigation, rows))
@@ -127,7 +129,7 @@ def fit_heads(pool: Pool, rows: Rows, settings: Settings, hidden: tuple[int, ...
 
 def _score(mitigation: Mitigation, rows: Rows) -> RoundScores:
     """Accuracy and fairness of every head on the validation part: groups by proxy, by answer where there is one."""
-    membership = mitigation.membership(mitigation.pool.validation)[0]  # (V, G)
+    membership = mitigation.membership(mitigation.pool.validation_seen)[0]  # (V, G)
     groups = torch.from_numpy(rows.groups[rows.validation])
     known = groups != UNKNOWN
     membership[known] = torch.nn.functional.one_hot(groups[known], membership.shape[1]).to(membership.dtype)

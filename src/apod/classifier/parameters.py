@@ -36,12 +36,14 @@ def checked_settings(parameters: Mapping[str, Any]) -> Settings:
         selector=parameters["selector"],
         penalty=Penalty(parameters["penalty"], parameters["relaxation"], parameters["over"]),
         proxy=parameters["proxy"],
+        proxy_reads=parameters["proxy_reads"],
         head_choice=parameters["head_choice"],
         strengths=_strengths(parameters["strengths"], strength),
         ask_strength=strength or Settings.ask_strength,
         body=body if encodes(body) else "contrastive",
         body_epochs=parameters["body_epochs"],
         epochs=parameters["epochs"],
+        head_steps=parameters["head_steps"],
         batch_size=parameters["batch_size"],
         dropout=parameters["dropout"],
     )
@@ -51,6 +53,7 @@ def _check_numbers(parameters: Mapping[str, Any]) -> None:
     for name in ("embedding", "body_epochs", "epochs", "rounds"):
         check_whole(name, parameters[name])
     check_whole("batch_size", parameters["batch_size"], least=2)
+    check_whole("head_steps", parameters["head_steps"], least=0)
     for name in ("dropout", "validation_fraction"):
         share: Any = parameters[name]
         if not isinstance(share, Real) or not 0 <= float(share) < 1:

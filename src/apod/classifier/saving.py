@@ -137,7 +137,8 @@ def _rebuild(tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> Model:
     body = _body(tensors, encoder, n_features, heads.sizes[0])
     strengths = np.array([_finite(strength) for strength in facts["strengths"]])
     selected = _finite(facts["selected_strength"])
-    _require(strengths.shape == (len(heads),) and (strengths == selected).sum() == 1, "heads and strengths differ")
+    _require(strengths.shape == (len(heads),) and selected in strengths, "heads and strengths differ")
+    _require(len(set(strengths.tolist())) == len(strengths), "a strength stands there twice")
     names = None if facts["feature_names"] is None else tuple(_text(name) for name in facts["feature_names"])
     _require(names is None or len(names) == n_features, "features and their names differ in number")
     return Model(

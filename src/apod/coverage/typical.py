@@ -13,7 +13,7 @@ import numpy as np
 
 from apod.coverage.bounds import Float64, Int, Mask, Stored
 
-SHARE = 0.06  # of the rows that a ball holds, on average: about fifteen balls make a cover
+SHARE = 0.03  # of the rows that a ball holds, on average: about thirty balls make a cover
 MOST_ROWS = 2048  # looked at: balls are counted over all pairs, and a question must come in milliseconds
 RADIUS_ROWS = 512  # whose pairwise distances set the radius
 BLOCK_ROWS = 4096  # asked rows compared at a time

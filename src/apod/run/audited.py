@@ -52,5 +52,5 @@ def audited(
         chance[row] = probability
     if (groups == UNKNOWN).all():
         return None
-    guessed = mitigation.membership(prepared.test)[trajectory].double().numpy()
+    guessed = mitigation.membership(prepared.test_seen)[trajectory].double().numpy()
     return audit(labels, decisions, groups, names, probability=chance, proxies=guessed, seed=seed).to_dict()

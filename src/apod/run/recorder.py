@@ -30,7 +30,7 @@ class Recorder:
         """Record one round after its refit; gives the new answers' entries."""
         mitigation, dataset = self._mitigation, self._prepared.dataset
         of_head = [head.trajectory for head in mitigation.plan.heads]
-        membership = mitigation.membership(mitigation.pool.validation)[of_head]
+        membership = mitigation.membership(mitigation.pool.validation_seen)[of_head]
         scores = score_heads(mitigation.pool, mitigation.heads, mitigation.strengths, membership)
         self.best.update(mitigation.heads, scores, mitigation.round - 1)
         self._keep_scores(scores)

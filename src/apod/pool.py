@@ -1,0 +1,84 @@
+"""The people Algorithm 1 works on: training and validation part, as heads and f_a read them. No groups in it.
+
+Heads read embeddings. f_a may read the encoded inputs instead, `apod.proxy`: an embedding trained for other ends keeps
+less of what shows the group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from apod.data.dataset import FairnessMetric, IntArray
+
+Matrix = npt.NDArray[np.floating]
+
+READS = ("embeddings", "inputs")
+"""What f_a reads, by name."""
+
+MOST_INPUTS = 512
+"""Columns up to which f_a reads the inputs: a posterior grows with their square, and 30 answers cannot weigh more."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """The training part and the validation part; no groups."""
+
+    dataset: str
+    seed: int
+    embeddings: Tensor  # (N, M) what the heads read
+    labels: Tensor  # (N,)
+    validation: Tensor  # (V, M)
+    validation_labels: Tensor  # (V,)
+    n_groups: int
+    metric: FairnessMetric = "delta_eo"
+    take: Callable[[IntArray], Matrix] | None = None  # reads embeddings of a large pool from elsewhere
+    inputs: Tensor | None = None  # (N, D) what f_a reads; None: the embeddings
+    validation_inputs: Tensor | None = None  # (V, D)
+
+    @property
+    def seen(self) -> Tensor:
+        """What f_a reads of the training part."""
+        return self.embeddings if self.inputs is None else self.inputs
+
+    @property
+    def validation_seen(self) -> Tensor:
+        """What f_a reads of the validation part."""
+        return self.validation if self.validation_inputs is None else self.validation_inputs
+
+    @cached_property
+    def alike(self) -> Matrix:
+        """(N, M + D) by whose distances people are alike: embeddings and inputs count the same."""
+        embeddings: Matrix = self.embeddings.numpy()
+        if self.inputs is None:
+            return embeddings
+        return np.hstack([_of_unit_spread(embeddings), _of_unit_spread(self.inputs.numpy())])
+
+    def judged_on(self, rows: Tensor) -> Self:
+        """The same pool with some of its training part in the place of the validation part."""
+        inputs = None if self.inputs is None else self.inputs[rows]
+        labels = self.labels[rows]
+        return replace(self, validation=self.embeddings[rows], validation_inputs=inputs, validation_labels=labels)
+
+    def every(self, step: int) -> Self:
+        """The same pool with every `step`-th row of the validation part alone."""
+        inputs = None if self.validation_inputs is None else self.validation_inputs[::step]
+        labels = self.validation_labels[::step]
+        return replace(self, validation=self.validation[::step], validation_inputs=inputs, validation_labels=labels)
+
+
+def inputs_for(reads: str, encoded: Matrix) -> Matrix | None:
+    """The encoded rows where f_a is to read them; None where it reads the embeddings."""
+    return encoded if reads == "inputs" and encoded.shape[1] <= MOST_INPUTS else None
+
+
+def _of_unit_spread(rows: Matrix) -> Matrix:
+    """The rows in units of their mean distance (root mean square) from the middle."""
+    spread = float(np.sqrt(rows.var(axis=0, dtype=np.float64).sum()))
+    return rows / (spread if spread > 0 else 1.0)
