@@ -22,8 +22,8 @@ LAYERS: list[set[str]] = [
         "audit", "expected",
     },
     {
-        "mitigation", "mitigation_state", "pod", "pool", "selection", "head_selection", "bound", "outlook", "rounds",
-        "annotators", "settings", "prepare",
+        "mitigation", "mitigation_state", "pod", "pool", "selection", "head_selection", "head_choice", "bound",
+        "outlook", "rounds", "annotators", "settings", "prepare",
     },
     {"campaign", "classifier"},
     {"web", "bench", "report", "run"},

@@ -20,7 +20,7 @@ from apod.bound import BoundTerms, theorem_terms
 from apod.coverage import Coverage
 from apod.data.dataset import UNKNOWN, IntArray
 from apod.errors import InputError
-from apod.head_selection import HeadChoice, choose_head
+from apod.head_choice import HeadChoice, RoundHeads, best_rounds, choose_head
 from apod.heads import HeadBank
 from apod.large import in_blocks, is_large
 from apod.pod import (
@@ -176,9 +176,18 @@ class Mitigation:
         With `more`, what it would say after so many further answers if they bear f_a out. `judged_on` has another
         validation part than the pool's own.
         """
+        pool, draws = self._drawn(judged_on or self.pool, told, more)
+        return choose_head(pool, bank, self.strengths, draws)
+
+    def settle(self, heads: RoundHeads, told: IntArray | None = None) -> None:
+        """Keep every head as it was at the round that the posterior of f_a speaks for; `told` as in `choose`."""
+        pool, draws = self._drawn(self.pool, told)
+        best_rounds(pool, heads, self.heads.sizes, self.strengths, draws)
+
+    def _drawn(self, pool: Pool, told: IntArray | None, more: int = 0) -> tuple[Pool, Tensor]:
+        """The rows that heads are judged on, and (D, K or 1, V, G) their groups by draws from the posterior."""
         if not isinstance(self.proxy, LaplaceProxy):
             raise InputError("This proxy has no posterior to choose a head by: use the proxy 'laplace'.")
-        pool = judged_on or self.pool
         step = -(-len(pool.validation_labels) // CHOICE_ROWS) or 1  # evenly spaced rows stand for very many
         pool = pool.every(step)
         to_come = more * self._information_of_one(self.proxy) if more else 0.0
@@ -188,8 +197,7 @@ class Mitigation:
             known = groups != UNKNOWN
             sure = torch.nn.functional.one_hot(groups[known], pool.n_groups).to(draws.dtype)
             draws[:, :, known] = sure
-        of_head = draws if len(self.answers) == 1 else draws[:, [head.trajectory for head in self.plan.heads]]
-        return choose_head(pool, bank, self.strengths, of_head)
+        return pool, draws if len(self.answers) == 1 else draws[:, [head.trajectory for head in self.plan.heads]]
 
     def _information_of_one(self, proxy: LaplaceProxy) -> npt.NDArray[np.float64]:
         """What the next answer teaches f_a, on average over people of the pool, evenly spaced."""

@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 
 from apod.expected import Expected
-from apod.head_selection import HeadChoice
+from apod.head_choice import HeadChoice
 from apod.heads import HeadBank
 from apod.mitigation import Mitigation
 from apod.pool import Pool

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import reference
-from apod.head_selection import SURE, BestHeads, RoundScores, choose_head, score_heads
+from apod.head_choice import SURE, choose_head
+from apod.head_selection import BestHeads, RoundScores, score_heads
 from apod.heads import HeadBank
 from apod.pool import Pool
 

@@ -12,6 +12,7 @@ import torch
 from apod.answers import Answers
 from apod.body import Body, EmbeddingBody
 from apod.data import UNKNOWN, FairnessMetric, IntArray, TableEncoder, as_frame
+from apod.head_choice import RoundHeads
 from apod.head_selection import BestHeads, RoundScores, score_heads
 from apod.heads import HeadBank
 from apod.large import is_large, take_rows
@@ -113,15 +114,19 @@ def fit_heads(pool: Pool, rows: Rows, settings: Settings, hidden: tuple[int, ...
     mitigation = Mitigation(pool, settings.plan() if rows.annotated else plain, settings.training(hidden))
     mitigation.answers[0] = rows.answers()
     posterior = rows.annotated and settings.by_posterior
-    best, scores = BestHeads(mitigation.heads, latest=settings.by_posterior), []
+    best = RoundHeads(mitigation.heads) if settings.by_posterior else BestHeads(mitigation.heads)
+    scores = []
     for round_ in range(rounds):
         mitigation.refit()
         scores.append(_score(mitigation, rows))
         best.update(mitigation.heads, scores[-1], round_)
+    told = rows.groups[rows.validation]
+    if posterior and isinstance(best, RoundHeads):
+        mitigation.settle(best, told)
     kept = best.bank(mitigation.heads.sizes)
     strengths = np.array([head.strength for head in mitigation.plan.heads])
     if posterior:
-        chosen = mitigation.choose(kept, rows.groups[rows.validation]).head
+        chosen = mitigation.choose(kept, told).head
     else:
         chosen = best.best(mitigation.strengths) if rows.annotated else 0
     return Fit(mitigation, kept, strengths, chosen, _tradeoff(mitigation, rows, kept, best, scores))

@@ -81,7 +81,7 @@ class Checkpoint:
     def save(self, mitigation: Mitigation, best: BestHeads, record: dict[str, Any]) -> None:
         """Save the state after a round, together with what was recorded of the rounds so far."""
         arrays = trained_arrays(mitigation)
-        kept = {"best.parameters": best.parameters, "best.score": best.score, "best.round": best.round}
+        kept = {f"best.{name}": tensor for name, tensor in best.state().items()}
         facts = {
             "key": self._key,
             "round": mitigation.round,
@@ -98,8 +98,7 @@ class Checkpoint:
         tensors, facts = read_tensors(self._state, self._key)
         arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
         take_up(mitigation, arrays, facts["round"])
-        best.parameters.copy_(tensors["best.parameters"])
-        best.score, best.round = arrays["best.score"].copy(), arrays["best.round"].copy()
+        best.restore({n.removeprefix("best."): tensor for n, tensor in tensors.items() if n.startswith("best.")})
         for number, (rows, groups, weights) in enumerate(facts["answers"]):
             told = Answers(tuple(rows), tuple(groups), tuple(weights))
             mitigation.answers[number] = told

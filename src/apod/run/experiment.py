@@ -13,6 +13,7 @@ from apod import __version__
 from apod.annotators import Annotator, Interview, RecordedGroups
 from apod.data.dataset import UNKNOWN, Dataset
 from apod.errors import InputError
+from apod.head_selection import BestHeads
 from apod.heads import HeadBank
 from apod.large import steps_per_round
 from apod.mitigation import Mitigation
@@ -51,6 +52,7 @@ class Outcome:
     kept: HeadBank  # every head at its best round
     selected: int  # the head that head selection chose
     settings: Settings
+    heads: BestHeads  # what `kept` was chosen from
 
 
 class Stopwatch:
@@ -231,7 +233,7 @@ def _finish(
         "bound": recorder.bounds[trajectory],
         "timing": watch.report(),
     }
-    return Outcome(result, prepared, mitigation, kept, selected, settings)
+    return Outcome(result, prepared, mitigation, kept, selected, settings, recorder.best)
 
 
 def _sizes(dataset: Dataset, settings: Settings, n_train: int) -> dict[str, Any]:

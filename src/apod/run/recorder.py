@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from apod.expected import gain, is_enough
-from apod.head_selection import BestHeads, HeadChoice, RoundScores, score_heads
+from apod.head_choice import HeadChoice, RoundHeads
+from apod.head_selection import BestHeads, RoundScores, score_heads
+from apod.heads import HeadBank
 from apod.mitigation import Mitigation
 from apod.outlook import answered, as_expected, expected_gap, look_ahead
 from apod.prepare import Prepared
@@ -20,7 +22,7 @@ class Recorder:
     def __init__(self, prepared: Prepared, mitigation: Mitigation, settings: Settings, budget: int) -> None:
         self._prepared, self._mitigation, self._settings, self._budget = prepared, mitigation, settings, budget
         self._posterior = settings.by_posterior
-        self.best = BestHeads(mitigation.heads, latest=self._posterior)
+        self.best = RoundHeads(mitigation.heads) if self._posterior else BestHeads(mitigation.heads)
         self.rounds: list[dict[str, Any]] = []
         self.answers: list[list[dict[str, Any]]] = [[] for _ in mitigation.plan.trajectories]
         self.bounds: list[list[dict[str, Any]]] = [[] for _ in mitigation.plan.trajectories]
@@ -33,6 +35,8 @@ class Recorder:
         membership = mitigation.membership(mitigation.pool.validation_seen)[of_head]
         scores = score_heads(mitigation.pool, mitigation.heads, mitigation.strengths, membership)
         self.best.update(mitigation.heads, scores, mitigation.round - 1)
+        if isinstance(self.best, RoundHeads):
+            mitigation.settle(self.best)
         self._keep_scores(scores)
         entries = [self._answer(one) for one in heard]
         views = mitigation.views()
@@ -61,19 +65,22 @@ class Recorder:
         """What the posterior of f_a says of every head's gap after this round; None without a posterior."""
         if not self._posterior:
             return None
-        choice = self._mitigation.choose(self._mitigation.heads)
-        heads = zip(self._mitigation.plan.heads, choice.gap, choice.low, choice.high, choice.better, strict=True)
+        choice = self._mitigation.choose(self._kept())
+        plan, rounds = self._mitigation.plan.heads, self.best.round.tolist()
+        heads = zip(plan, rounds, choice.gap, choice.low, choice.high, choice.better, strict=True)
         return {
             "heads": [
                 {
                     "strength": head.strength,
+                    "round": round_,
                     "gap": record.number(gap),
                     "interval": [record.number(low), record.number(high)],
                     "better": record.number(better),
                 }
-                for head, gap, low, high, better in heads
+                for head, round_, gap, low, high, better in heads
             ],
-            "strength": self._mitigation.plan.heads[choice.head].strength,
+            "strength": plan[choice.head].strength,
+            "round": rounds[choice.head],
             "reason": choice.reason,
             "outlook": self._at_the_end(choice),
         }
@@ -83,7 +90,7 @@ class Recorder:
         if not self._settings.looks_ahead:
             return None
         now = as_expected(self._mitigation, choice, answered(self._mitigation))
-        end = expected_gap(self._mitigation, self._mitigation.heads, self._budget)
+        end = expected_gap(self._mitigation, self._kept(), self._budget)
         return end.to_dict() | {"gain": gain(now, end)}
 
     def enough(self) -> bool:
@@ -96,15 +103,17 @@ class Recorder:
         """The gap to expect now and with more answers; None where no posterior tells."""
         if not self._settings.looks_ahead:
             return None
-        bank = self.best.bank(self._mitigation.heads.sizes)
-        return [expected.to_dict() for expected in look_ahead(self._mitigation, bank)]
+        return [expected.to_dict() for expected in look_ahead(self._mitigation, self._kept())]
 
     def chosen(self) -> tuple[int, str | None]:
         """The selected head, and why, where a posterior chose it."""
         if not self._posterior:
             return self.best.best(self._mitigation.strengths), None
-        choice = self._mitigation.choose(self.best.bank(self._mitigation.heads.sizes))
+        choice = self._mitigation.choose(self._kept())
         return choice.head, choice.reason
+
+    def _kept(self) -> HeadBank:
+        return self.best.bank(self._mitigation.heads.sizes)
 
     def notes(self) -> list[str]:
         """That asking ended before the budget was spent, where it did."""

@@ -1,0 +1,138 @@
+"""The choice by posterior over rounds and strengths, against counting and loops."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from apod import head_choice
+from apod.counts import soft_group_counts
+from apod.head_choice import RoundHeads, best_rounds, choose_head, posterior_gaps
+from apod.head_selection import RoundScores
+from apod.heads import HeadBank
+from apod.metrics import METRICS
+from apod.pool import Pool
+
+SIZES, ROUNDS, HEADS, VALIDATION, DRAWS = (3, 2), 5, 4, 400, 16
+STRENGTHS = torch.tensor([0.0, 0.1, 0.5, 2.0])
+
+
+def simple(seed: int, n_groups: int = 2, per_head: bool = False) -> tuple[Pool, list[HeadBank], torch.Tensor]:
+    """Validation rows, the heads of every round (linear ones, around a good one), and draws of the groups."""
+    rng = np.random.default_rng(seed)
+    rows = torch.from_numpy(rng.standard_normal((VALIDATION, 3)).astype(np.float32))
+    labels = torch.from_numpy((rows.numpy() @ [1.0, 1.0, 0.0] + 0.5 * rng.standard_normal(VALIDATION) > 0).astype(int))
+    pool = Pool("people", 0, rows[:0], labels[:0], rows, labels, n_groups)
+    good = np.array([-1, 1, -1, 1, 0, 0, 0, 0])  # weights (3, 2), biases
+    banks = [
+        HeadBank(torch.from_numpy((good + 0.15 * rng.standard_normal((HEADS, 8))).astype(np.float32)), SIZES)
+        for _ in range(ROUNDS)
+    ]
+    scores = rng.standard_normal((DRAWS, HEADS if per_head else 1, VALIDATION, n_groups))
+    return pool, banks, torch.from_numpy(scores).softmax(dim=3)
+
+
+def kept(banks: list[HeadBank]) -> RoundHeads:
+    heads = RoundHeads(banks[0])
+    nothing = np.zeros(HEADS)
+    for round_, bank in enumerate(banks):
+        heads.update(bank, RoundScores(nothing, nothing, nothing), round_)
+    return heads
+
+
+@pytest.mark.parametrize("n_groups", [2, 3])
+@pytest.mark.parametrize("per_head", [False, True])
+def test_gaps_are_those_of_counting_draw_by_draw(n_groups: int, per_head: bool) -> None:
+    pool, banks, draws = simple(1, n_groups, per_head)
+    predicted = np.stack([(bank.margins(pool.validation) > 0).numpy() for bank in banks])
+    found = posterior_gaps(pool.validation_labels.numpy(), predicted, draws)
+    assert found.shape == (DRAWS, ROUNDS, HEADS)
+    for round_ in range(ROUNDS):
+        counts = soft_group_counts(pool.validation_labels.numpy(), predicted[round_][None], draws.numpy())
+        np.testing.assert_allclose(found[:, round_], METRICS["gap"](counts), atol=1e-12)
+
+
+def test_a_gap_without_anybody_of_a_group_is_undefined() -> None:
+    pool, banks, draws = simple(2)
+    draws[3, 0, :, 0], draws[3, 0, :, 1] = 0.0, 1.0
+    predicted = (banks[0].margins(pool.validation) > 0).numpy()[None]
+    gaps = posterior_gaps(pool.validation_labels.numpy(), predicted, draws)
+    assert np.isnan(gaps[3]).all()
+    assert np.isfinite(np.delete(gaps, 3, axis=0)).all()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_every_strength_settles_at_the_allowed_round_with_the_smallest_expected_gap(seed: int) -> None:
+    pool, banks, draws = simple(seed)
+    heads = kept(banks)
+    best_rounds(pool, heads, SIZES, STRENGTHS, draws)
+    labels = pool.validation_labels.numpy()
+
+    def judged(bank: HeadBank, head: int) -> tuple[np.ndarray, float, float]:
+        predicted = (bank.margins(pool.validation) > 0).numpy()[head]
+        gaps = METRICS["gap"](soft_group_counts(labels, predicted[None, None], draws.numpy()))[:, 0]
+        right = predicted == labels
+        return gaps, right.mean(), (right[labels == 1].mean() + right[labels == 0].mean()) / 2
+
+    plain, accuracy, balanced = judged(banks[-1], 0)
+    for head in range(HEADS):
+        best, place = np.inf, ROUNDS - 1
+        for round_ in range(ROUNDS if head else 0):
+            gaps, own, own_balanced = judged(banks[round_], head)
+            cheap = own >= accuracy - 0.0075 and own_balanced >= balanced - 0.0125
+            if cheap and (gaps < plain).mean() >= 0.6 and gaps.mean() < best:
+                best, place = gaps.mean(), round_
+        assert heads.round[head] == place
+        assert torch.equal(heads.parameters[head], banks[place].parameters[head])
+
+
+def test_first_the_round_then_the_strength_is_the_best_of_all() -> None:
+    chosen = 0
+    for seed in range(8):
+        pool, banks, draws = simple(seed)
+        heads = kept(banks)
+        best_rounds(pool, heads, SIZES, STRENGTHS, draws)
+        settled = heads.bank(SIZES)
+        choice = choose_head(pool, settled, STRENGTHS, draws)
+        for bank in banks:  # no round on its own has a better head to offer
+            last = HeadBank(torch.cat([settled.parameters[:1], bank.parameters[1:]]), SIZES)
+            other = choose_head(pool, last, STRENGTHS, draws)
+            assert other.head == 0 or other.gap[other.head] >= choice.gap[choice.head]
+        chosen += choice.head > 0
+    assert chosen > 2  # it was about something
+
+
+def test_of_very_many_rounds_evenly_spaced_ones_stay_and_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(head_choice, "MOST_ROUNDS", 8)
+    _, banks, _ = simple(0)
+    heads = RoundHeads(banks[0])
+    nothing = np.zeros(HEADS)
+    for round_ in range(101):
+        heads.update(banks[round_ % ROUNDS], RoundScores(nothing, nothing, nothing), round_)
+        rounds = heads.state()["rounds"].tolist()
+        assert len(rounds) <= 8
+        assert rounds[0] == 0
+        assert rounds[-1] == round_
+        assert len(set(np.diff(rounds[:-1]).tolist())) <= 1
+    for round_, parameters in zip(rounds, heads.state()["heads"], strict=True):
+        assert torch.equal(parameters, banks[round_ % ROUNDS].parameters)
+
+
+def test_taken_up_from_its_state_it_goes_on_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(head_choice, "MOST_ROUNDS", 4)
+    pool, banks, draws = simple(3)
+    nothing = np.zeros(HEADS)
+    whole, first = RoundHeads(banks[0]), RoundHeads(banks[0])
+    for round_ in range(4):
+        for heads in (whole, first):
+            heads.update(banks[round_], RoundScores(nothing, nothing, nothing), round_)
+    best_rounds(pool, first, SIZES, STRENGTHS, draws)
+    second = RoundHeads(banks[0])
+    second.restore({name: tensor.clone() for name, tensor in first.state().items()})
+    assert torch.equal(second.parameters, first.parameters)
+    for heads in (whole, second):
+        heads.update(banks[4], RoundScores(nothing, nothing, nothing), 4)
+        best_rounds(pool, heads, SIZES, STRENGTHS, draws)
+    assert second.round.tolist() == whole.round.tolist()
+    assert torch.equal(second.parameters, whole.parameters)
