@@ -25,6 +25,9 @@ READS = ("embeddings", "inputs")
 MOST_INPUTS = 512
 """Columns up to which f_a reads the inputs: a posterior grows with their square, and 30 answers cannot weigh more."""
 
+MOST_CELLS = 1 << 26
+"""Rows x columns up to which it does: they are held in memory, in double precision while f_a looks at them."""
+
 
 @dataclass(frozen=True, eq=False)
 class Pool:
@@ -75,7 +78,8 @@ class Pool:
 
 def inputs_for(reads: str, encoded: Matrix) -> Matrix | None:
     """The encoded rows where f_a is to read them; None where it reads the embeddings."""
-    return encoded if reads == "inputs" and encoded.shape[1] <= MOST_INPUTS else None
+    fits = encoded.shape[1] <= MOST_INPUTS and encoded.size <= MOST_CELLS
+    return encoded if reads == "inputs" and fits else None
 
 
 def _of_unit_spread(rows: Matrix) -> Matrix:

@@ -213,7 +213,7 @@ class LaplaceProxy(LogisticProxy):
         `to_come` is the `information` of further answers: the posterior is then as narrow as these will make it, around
         the weights as they are.
         """
-        inputs = (embeddings.double() - torch.from_numpy(self._centre)) / torch.from_numpy(self._scale)
+        inputs = (embeddings.double().numpy() - self._centre) / self._scale
         drawn = np.stack(
             [
                 weight_draws(weights, certain, generator(*self._key))
@@ -221,8 +221,14 @@ class LaplaceProxy(LogisticProxy):
             ],
             axis=1,
         )  # (draws, T, M + 1, G)
-        weights = torch.from_numpy(drawn)
-        return (inputs @ weights[:, :, :-1] + weights[:, :, -1:]).softmax(dim=3).to(embeddings.dtype)
+        against = drawn[..., 1:] - drawn[..., :1]  # scores count against those of the first group
+        flat = np.moveaxis(against, 2, 0).reshape(drawn.shape[2], -1)  # one product for all draws and trajectories
+        scores = torch.from_numpy((inputs @ flat[:-1] + flat[-1]).T.reshape(*drawn.shape[:2], -1, len(inputs)))
+        scores = scores.transpose(2, 3).to(embeddings.dtype)  # (draws, T, N, G - 1)
+        if self.n_groups == 2:
+            second = scores.sigmoid()
+            return torch.cat([1 - second, second], dim=3)
+        return torch.cat([torch.zeros_like(scores[..., :1]), scores], dim=3).softmax(dim=3)
 
     def information(self, people: Tensor) -> npt.NDArray[np.float64]:
         """(T, D, D) what an answer about one of these people, (n, M), adds to the precision, on average."""

@@ -12,6 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
 from apod import large
+from apod import pool as pools
 from apod.data import TableEncoder, make_example
 from apod.mitigation import Mitigation, Plan
 from apod.penalty import Penalty
@@ -134,11 +135,13 @@ def test_a_prepared_table_hands_its_encoded_columns_over_in_all_parts() -> None:
     assert given.pool.inputs is None
 
 
-def test_a_table_too_wide_for_a_posterior_leaves_the_embeddings() -> None:
+def test_a_table_too_wide_for_a_posterior_or_too_large_leaves_the_embeddings(monkeypatch: pytest.MonkeyPatch) -> None:
     assert inputs_for("inputs", np.zeros((2, MOST_INPUTS + 1), dtype=np.float32)) is None
     assert inputs_for("embeddings", np.zeros((2, 3), dtype=np.float32)) is None
     encoded = np.ones((2, MOST_INPUTS), dtype=np.float32)
     assert inputs_for("inputs", encoded) is encoded
+    monkeypatch.setattr(pools, "MOST_CELLS", 2 * MOST_INPUTS - 1)
+    assert inputs_for("inputs", encoded) is None
 
 
 def test_few_people_pretrain_the_head_for_more_epochs_and_many_for_those_asked(
