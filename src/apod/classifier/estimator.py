@@ -61,8 +61,8 @@ class APODClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     proxy : {"laplace", "logistic", "perceptron"}
         How groups are guessed from the annotated rows.
     proxy_reads : {"inputs", "embeddings"}
-        What they are guessed from: the encoded columns of a table, or the embeddings. Tables of more than 512 columns or
-        67 million cells, and bodies that take X as it is, leave the embeddings.
+        What they are guessed from: the encoded columns of a table, or the embeddings. Tables of more than 512 columns
+        or 67 million cells, and bodies that take X as it is, leave the embeddings.
     head_choice : {"posterior", "score"}
         How the operating point is chosen on the validation part, where groups are guessed from the answers.
         "posterior": the smallest expected gap among the strengths that cost next to no accuracy, or strength 0 where
