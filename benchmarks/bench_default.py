@@ -5,7 +5,8 @@
 
 Each run is the whole of `apod run` (questions, refits, choice of the head); the recorded groups answer, the figures are
 those of the test part. An arm is the default preset with one piece changed, or the paper's preset. The arms of a seed
-share body and split, so differences between them are paired. Finished runs are kept in --out and not repeated.
+share body and split, so differences between them are paired. Finished runs are kept in --out and not repeated: after a
+change of the method, name another folder. `--figure` wants the arm default and two seeds at least.
 Picture tasks take their bodies from --bodies, the folder `bodies` of an `apod bench`, or train them there.
 """
 
@@ -94,7 +95,7 @@ def prepared_for(settings: Settings, dataset: Dataset, split: Split, embeddings:
     inputs = None
     if len(dataset.features.columns):
         encoder = TableEncoder().fit(dataset.features.iloc[split.train])
-        read = inputs_for(settings.proxy_reads, encoder.transform(dataset.features))
+        read = inputs_for(settings.proxy_reads, encoder.transform(dataset.features), len(dataset.group_names))
         inputs = None if read is None else torch.from_numpy(read)
     pool = make_pool(dataset, split, embeddings, seed, inputs)
     return Prepared(dataset, split, TableEncoder(), EmbeddingBody(embeddings.shape[1]), embeddings, pool, inputs)
@@ -116,7 +117,7 @@ def heads_of(outcome: Outcome) -> list[Run]:
     found = []
     for place in np.ndindex(*predicted.shape[:2]):
         own = evaluate(dataset.labels[rows], predicted[place], dataset.groups[rows], dataset.group_names, warn=False)
-        head = {"plain": place[1] == 0, "expected": float(gaps[:, *place].mean()), "better": float(better[place])}
+        head = {"plain": place[1] == 0, "expected": float(np.nanmean(gaps[:, *place])), "better": float(better[place])}
         found.append(head | {"validation": {name: getattr(own, name) for name in MEASURES}})
     last = found.pop(-predicted.shape[1])
     return [last, *found]
@@ -129,13 +130,12 @@ def path_of(result: Run) -> list[Run]:
         estimate = entry["estimate"]
         if estimate is None:
             continue
-        curve = result["rounds"][estimate["round"]]["curve"]
-        point = next(p for p in curve if p["strength"] == estimate["strength"])
         head = next(h for h in estimate["heads"] if h["strength"] == estimate["strength"])
         ahead = estimate["outlook"]
         found.append(
             {"answered": entry["answered"], "expected": head["gap"], "at_the_end": ahead["gap"], "gain": ahead["gain"]}
-            | {name: point[name] for name in (*MEASURES, "strength")}
+            | estimate["test"]
+            | {"strength": estimate["strength"]}
         )
     return found
 

@@ -23,6 +23,7 @@ from apod.run.record import metrics_entries
 from apod.settings import PRESETS, Settings
 
 QUICK = Settings(strengths=(0.2, 1.0), body_epochs=2, epochs=2)
+AHEAD = replace(PRESETS["default"], strengths=(0.2, 1.0), body_epochs=2)
 BUDGET = 12
 
 
@@ -97,7 +98,9 @@ def test_another_seed_gives_another_result(outcome: Outcome, people: Dataset) ->
     assert [a["row"] for a in other.result["answers"]] != [a["row"] for a in outcome.result["answers"]]
 
 
-@pytest.mark.parametrize("settings", [QUICK, replace(PRESETS["paper"], strengths=(0.2, 1.0), body_epochs=2, epochs=2)])
+@pytest.mark.parametrize(
+    "settings", [QUICK, AHEAD, replace(PRESETS["paper"], strengths=(0.2, 1.0), body_epochs=2, epochs=2)]
+)
 def test_groups_nobody_asked_for_change_no_question_weight_selection_or_prediction(
     people: Dataset, settings: Settings
 ) -> None:
@@ -139,11 +142,10 @@ class Interrupted(Listener):
 
 
 @pytest.mark.parametrize("after", [0, 3])
-@pytest.mark.parametrize("trajectories", ["shared", "per strength"])
+@pytest.mark.parametrize("settings", [QUICK, replace(QUICK, trajectories="per strength"), AHEAD])
 def test_an_interrupted_run_resumes_to_the_same_bits_and_asks_nothing_twice(
-    people: Dataset, tmp_path: Path, after: int, trajectories: str
+    people: Dataset, tmp_path: Path, after: int, settings: Settings
 ) -> None:
-    settings = replace(QUICK, trajectories=trajectories)
     whole = run_experiment(people, settings, seed=1, budget=BUDGET)
     with pytest.raises(KeyboardInterrupt):
         run_experiment(people, settings, seed=1, budget=BUDGET, checkpoint=tmp_path, listener=Interrupted(after))
@@ -322,9 +324,6 @@ def test_the_audit_changes_no_question_and_no_head(tmp_path: Path) -> None:
         run_experiment(people, told, budget=12, audit_share=1.0)
 
 
-AHEAD = replace(PRESETS["default"], strengths=(0.2, 1.0), body_epochs=2)
-
-
 def test_a_run_ends_where_the_rest_of_the_budget_is_not_worth_asking_for(people: Dataset, tmp_path: Path) -> None:
     whole = run_experiment(people, AHEAD, seed=3, budget=30).result
     gains = [entry["estimate"]["outlook"]["gain"] for entry in whole["rounds"]]
@@ -340,6 +339,32 @@ def test_a_run_ends_where_the_rest_of_the_budget_is_not_worth_asking_for(people:
     assert any(note.startswith(f"Asking ended after {len(ended['answers'])} of 30") for note in ended["notes"])
     again = run_experiment(people, settings, seed=3, budget=30, checkpoint=tmp_path, resume=True).result
     assert comparable(again) == comparable(ended)
+
+
+def test_a_head_of_an_earlier_round_can_be_chosen_is_what_is_reported_and_survives_an_interruption(
+    tmp_path: Path,
+) -> None:
+    people, settings = make_example(2500), replace(PRESETS["default"], body_epochs=5)
+    outcome = run_experiment(people, settings, seed=0, budget=20)
+    result, last = outcome.result, len(outcome.result["rounds"]) - 1
+    assert result["selected"]["round"] < last
+    for entry in result["rounds"]:
+        estimate = entry["estimate"]
+        curve = result["rounds"][estimate["round"]]["curve"]
+        point = next(one for one in curve if one["strength"] == estimate["strength"])
+        assert estimate["round"] <= entry["round"]
+        assert estimate["test"] == {name: point[name] for name in ("accuracy", "balanced_accuracy", "gap")}
+    estimate = result["rounds"][-1]["estimate"]
+    assert (estimate["strength"], estimate["round"]) == (result["selected"]["strength"], result["selected"]["round"])
+    assert estimate["test"]["gap"] == pytest.approx(result["selected"]["gap"])
+    rows = outcome.prepared.split.test
+    predicted = (outcome.kept.margins(outcome.prepared.test, [outcome.selected])[0] > 0).numpy()
+    own = evaluate(people.labels[rows], predicted, people.groups[rows], people.group_names)
+    assert own.gap == pytest.approx(result["selected"]["gap"])
+    with pytest.raises(KeyboardInterrupt):
+        run_experiment(people, settings, seed=0, budget=20, checkpoint=tmp_path, listener=Interrupted(last - 1))
+    resumed = run_experiment(people, settings, seed=0, budget=20, checkpoint=tmp_path, resume=True)
+    assert comparable(resumed.result) == comparable(result)
 
 
 def test_the_outlook_begins_with_what_the_last_round_expects(people: Dataset) -> None:

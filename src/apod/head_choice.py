@@ -32,7 +32,8 @@ class RoundHeads(BestHeads):
         super().__init__(bank)
         self._step = 1  # every so many rounds are kept, and the last
         self._kept: dict[int, Tensor] = {}  # (K, P) by round
-        self._predicted: dict[int, npt.NDArray[np.bool_]] = {}  # (K, V) of the validation part, by round
+        self._predicted: dict[int, npt.NDArray[np.bool_]] = {}  # (K, V) of the rows judged last, by round
+        self._judged: tuple[int, ...] = ()  # which rows these were
 
     def update(self, bank: HeadBank, scores: RoundScores, round_: int) -> None:
         """Take all heads as they are after this round."""
@@ -43,14 +44,19 @@ class RoundHeads(BestHeads):
         self.score = scores.score
 
     def _thin(self) -> None:
-        """Make room for one more: of too many rounds every second stays."""
+        """Make room for one more: of too many rounds every second stays, and those a head is settled at."""
         while sum(round_ % self._step == 0 for round_ in self._kept) >= MOST_ROUNDS:
             self._step *= 2
-        self._kept = {round_: heads for round_, heads in self._kept.items() if round_ % self._step == 0}
+        settled = set(self.round.tolist())
+        stay = [round_ for round_ in self._kept if round_ % self._step == 0 or round_ in settled]
+        self._kept = {round_: self._kept[round_] for round_ in stay}
         self._predicted = {round_: told for round_, told in self._predicted.items() if round_ in self._kept}
 
     def decisions(self, validation: Tensor, sizes: tuple[int, ...]) -> npt.NDArray[np.bool_]:
         """(R, K, V) what the heads of all rounds decide about the validation part; each round is asked once."""
+        rows = (validation.data_ptr(), *validation.shape, *validation.stride())
+        if rows != self._judged:
+            self._judged, self._predicted = rows, {}
         for round_, heads in self._kept.items():
             if round_ not in self._predicted:
                 self._predicted[round_] = (HeadBank(heads, sizes).margins(validation) > 0).numpy()
@@ -101,7 +107,7 @@ def choose_head(pool: Pool, bank: HeadBank, strengths: Tensor, draws: Tensor) ->
         warnings.simplefilter("ignore", RuntimeWarning)  # a head without any defined gap stays NaN
         expected = np.nanmean(gaps, axis=0)
         low, high = np.nanquantile(gaps, (0.025, 0.975), axis=0)
-    better = (gaps < gaps[:, [plain]]).mean(axis=0)
+    better = (gaps < _plain_gaps(labels, predicted[plain], draws)).mean(axis=0)
     cheap = _costs_little(labels, predicted, plain)
     head, reason = _decide(expected, better, cheap, plain, strengths.numpy())
     return HeadChoice(head, expected, low, high, better, reason)
@@ -121,7 +127,7 @@ def best_rounds(pool: Pool, heads: RoundHeads, sizes: tuple[int, ...], strengths
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # a head without any defined gap stays NaN
         expected = np.nanmean(gaps, axis=0)
-    better = (gaps < gaps[:, -1:, plain : plain + 1]).mean(axis=0)
+    better = (gaps < _plain_gaps(labels, predicted[-1, plain], draws)[:, None]).mean(axis=0)
     allowed = cheap & (better >= SURE) & np.isfinite(expected)
     places = np.where(allowed, expected, np.inf).argmin(axis=0)
     places[~allowed.any(axis=0)] = rounds - 1
@@ -141,12 +147,18 @@ def posterior_gaps(labels: npt.NDArray[np.int64], predicted: npt.NDArray[np.bool
     gap = np.zeros((rounds * heads, len(member)))
     for label in (0, 1):
         rows = np.flatnonzero(labels == label)
-        inside = np.ascontiguousarray(member[:, rows].transpose(1, 0, 2)).reshape(len(rows), -1)  # (v, D x G)
+        inside = member[:, rows].transpose(1, 0, 2).reshape(len(rows), member.shape[0] * member.shape[2])  # (v, D x G)
         chosen = predicted.reshape(rounds * heads, -1)[:, rows].astype(np.float64) @ inside
         with np.errstate(divide="ignore", invalid="ignore"):  # 0/0 is the documented NaN
             rates = (chosen / inside.sum(axis=0)).reshape(rounds * heads, len(member), -1)
         gap += rates.max(axis=2) - rates.min(axis=2)
     return gap.T.reshape(len(member), rounds, heads)
+
+
+def _plain_gaps(labels: npt.NDArray[np.int64], predicted: npt.NDArray[np.bool_], draws: Tensor) -> FloatArray:
+    """(D, K or 1) gap of the unpenalised head, whose decisions are (V,), by the draws that each head is judged by."""
+    decisions = np.broadcast_to(predicted, (1, draws.shape[1], len(predicted)))
+    return posterior_gaps(labels, decisions, draws)[:, 0]
 
 
 def _plain(strengths: Tensor) -> int:

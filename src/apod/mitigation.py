@@ -229,7 +229,7 @@ class Mitigation:
             askable = np.ones(len(labels), dtype=bool)
             askable[[*answers.rows, *unavailable]] = False
             member, coverage = membership[number], self.coverage[number]
-            views.append(View(labels, askable, positive[number], member, coverage, self.pool.alike))
+            views.append(View(labels, askable, positive[number], member, coverage, self.pool.likeness))
         return views
 
     def _scores(self, asking: Sequence[int]) -> tuple[Tensor, Tensor]:

@@ -17,7 +17,7 @@ from torch import Tensor
 from apod.answers import Answers, stack_answers
 from apod.data.dataset import IntArray
 from apod.heads import HeadBank, initial_parameters
-from apod.large import drawn_rows, is_large, take_rows
+from apod.large import drawn_rows, is_large, steps_per_round, take_rows
 from apod.penalty import CellWeights, Penalty, cell_weights, penalty_and_slope
 from apod.pool import Pool
 from apod.randomness import generator
@@ -87,12 +87,13 @@ def draw_round(pool: Pool, training: Training, round_: str | int) -> Round:
 def pretrain_head(pool: Pool, training: Training) -> npt.NDArray[np.float64]:
     """(P,) parameters of a head after `epochs` epochs of cross-entropy: where every strength starts.
 
-    Of few people there are few steps in an epoch: it goes on until there were `head_steps`.
+    Of few people there are few steps in an epoch: it goes on until there were `head_steps`. A large pool has the steps
+    of one of its rounds.
     """
     sizes = (pool.embeddings.shape[1], *training.hidden, 2)
     initial = initial_parameters(sizes, generator(pool.seed, "head", pool.dataset))
     bank = HeadBank.replicate(initial, 1, sizes, pool.embeddings.dtype)
-    epochs = max(training.epochs, -(-training.head_steps // -(-len(pool.labels) // training.batch_size)))
+    epochs = max(training.epochs, -(-training.head_steps // steps_per_round(len(pool.labels), 1, training.batch_size)))
     drawn = draw_round(pool, replace(training, epochs=epochs), "pre-training")
     train_heads(bank, drawn.pool, drawn.training, "pre-training", torch.zeros(1))
     return bank.parameters[0].double().numpy()

@@ -6,7 +6,7 @@ less of what shows the group.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
@@ -16,14 +16,17 @@ import numpy.typing as npt
 from torch import Tensor
 
 from apod.data.dataset import FairnessMetric, IntArray
+from apod.errors import InputError
+from apod.laplace import free_groups
+from apod.large import moments
 
 Matrix = npt.NDArray[np.floating]
 
 READS = ("embeddings", "inputs")
 """What f_a reads, by name."""
 
-MOST_INPUTS = 512
-"""Columns up to which f_a reads the inputs: a posterior grows with their square, and 30 answers cannot weigh more."""
+MOST_WEIGHTS = 1024
+"""Weights f_a may have to read the inputs: its posterior grows with their square, and 30 answers cannot tell more."""
 
 MOST_CELLS = 1 << 26
 """Rows x columns up to which it does: they are held in memory, in double precision while f_a looks at them."""
@@ -45,6 +48,10 @@ class Pool:
     inputs: Tensor | None = None  # (N, D) what f_a reads; None: the embeddings
     validation_inputs: Tensor | None = None  # (V, D)
 
+    def __post_init__(self) -> None:
+        if (self.inputs is None) != (self.validation_inputs is None):
+            raise InputError("f_a reads the inputs of both parts or of none: pass both, or leave both out.")
+
     @property
     def seen(self) -> Tensor:
         """What f_a reads of the training part."""
@@ -56,12 +63,10 @@ class Pool:
         return self.validation if self.validation_inputs is None else self.validation_inputs
 
     @cached_property
-    def alike(self) -> Matrix:
-        """(N, M + D) by whose distances people are alike: embeddings and inputs count the same."""
-        embeddings: Matrix = self.embeddings.numpy()
-        if self.inputs is None:
-            return embeddings
-        return np.hstack([_of_unit_spread(embeddings), _of_unit_spread(self.inputs.numpy())])
+    def likeness(self) -> Likeness:
+        """By whose distances people are alike: embeddings and inputs count the same."""
+        parts = [self.embeddings.numpy()]
+        return Likeness(parts if self.inputs is None else [*parts, self.inputs.numpy()])
 
     def judged_on(self, rows: Tensor) -> Self:
         """The same pool with some of its training part in the place of the validation part."""
@@ -76,13 +81,23 @@ class Pool:
         return replace(self, validation=self.validation[::step], validation_inputs=inputs, validation_labels=labels)
 
 
-def inputs_for(reads: str, encoded: Matrix) -> Matrix | None:
+class Likeness:
+    """Rows of several matrices side by side, each in units of its own spread; made for those rows that are taken."""
+
+    def __init__(self, parts: Sequence[Matrix]) -> None:
+        self._parts = [(part, _spread(part) if len(parts) > 1 else 1.0) for part in parts]
+
+    def __getitem__(self, rows: IntArray) -> Matrix:
+        return np.hstack([part[rows] / spread for part, spread in self._parts])
+
+
+def _spread(rows: Matrix) -> float:
+    """Mean distance (root mean square) from the middle."""
+    return float(np.sqrt((moments(rows)[1] ** 2).sum())) or 1.0
+
+
+def inputs_for(reads: str, encoded: Matrix, n_groups: int) -> Matrix | None:
     """The encoded rows where f_a is to read them; None where it reads the embeddings."""
-    fits = encoded.shape[1] <= MOST_INPUTS and encoded.size <= MOST_CELLS
+    weights = (encoded.shape[1] + 1) * len(free_groups(n_groups))
+    fits = weights <= MOST_WEIGHTS and encoded.size <= MOST_CELLS
     return encoded if reads == "inputs" and fits else None
-
-
-def _of_unit_spread(rows: Matrix) -> Matrix:
-    """The rows in units of their mean distance (root mean square) from the middle."""
-    spread = float(np.sqrt(rows.var(axis=0, dtype=np.float64).sum()))
-    return rows / (spread if spread > 0 else 1.0)

@@ -56,7 +56,7 @@ def prepare(dataset: Dataset, settings: Settings, seed: int, progress: Progress 
         train, encoder, dataset.labels[split.train], settings, dataset.task.embedding, seed, dataset.key, progress
     )
     embeddings = torch.from_numpy(body.embed(encoded))
-    read = inputs_for(settings.proxy_reads, encoded) if settings.body != "precomputed" else None
+    read = inputs_for(settings.f_a_reads, encoded, len(dataset.group_names))
     inputs = None if read is None else torch.from_numpy(read)
     pool = make_pool(dataset, split, embeddings, seed, inputs)
     return Prepared(dataset, split, encoder, body, embeddings, pool, inputs)

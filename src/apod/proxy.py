@@ -223,11 +223,11 @@ class LaplaceProxy(LogisticProxy):
         )  # (draws, T, M + 1, G)
         against = drawn[..., 1:] - drawn[..., :1]  # scores count against those of the first group
         flat = np.moveaxis(against, 2, 0).reshape(drawn.shape[2], -1)  # one product for all draws and trajectories
-        scores = torch.from_numpy((inputs @ flat[:-1] + flat[-1]).T.reshape(*drawn.shape[:2], -1, len(inputs)))
+        shape = (*drawn.shape[:2], self.n_groups - 1, len(inputs))
+        scores = torch.from_numpy((inputs @ flat[:-1] + flat[-1]).T.reshape(shape))
         scores = scores.transpose(2, 3).to(embeddings.dtype)  # (draws, T, N, G - 1)
         if self.n_groups == 2:
-            second = scores.sigmoid()
-            return torch.cat([1 - second, second], dim=3)
+            return torch.cat([(-scores).sigmoid(), scores.sigmoid()], dim=3)  # faster than a softmax
         return torch.cat([torch.zeros_like(scores[..., :1]), scores], dim=3).softmax(dim=3)
 
     def information(self, people: Tensor) -> npt.NDArray[np.float64]:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from apod.coverage import Coverage, typical_rows
+from apod.coverage import Coverage, Rows, typical_rows
 from apod.data.dataset import IntArray
 from apod.errors import InputError
 
@@ -32,9 +32,7 @@ class View:
     positive: FloatArray  # (n,) P(y = 1) by the asking head, in evaluation mode
     membership: FloatArray  # (n, g) P(group) by f_a
     coverage: Coverage  # distance of every row to its nearest answered row
-    people: FloatArray | None = (
-        None  # (n, d) by whose distances they are alike, for rules that look at who is like whom
-    )
+    likeness: Rows | None = None  # (n, d) their distances say who is like whom; for rules that look at that
 
     def accuracies(self) -> npt.NDArray[np.float64]:
         """(g, 2) centred accuracies of the subgroups."""
@@ -199,14 +197,14 @@ def typical_by_label(view: View, k: int, rng: np.random.Generator) -> list[Choic
 
     With thirty answers f_a learns from typical people; the farthest ones are outliers and teach it little.
     """
-    if view.people is None:
-        raise InputError("This selector looks at who is like whom: pass people in the view.")
+    if view.likeness is None:
+        raise InputError("This selector looks at who is like whom: pass their likeness in the view.")
     order = _labels_in_turn(view, k)
     picks: list[list[int]] = []
     for label in (0, 1):
         same = view.labels == label
         asked = np.flatnonzero(same & ~view.askable).tolist()  # answered, or with somebody right now
-        picks.append(typical_rows(view.people, view.askable & same, asked, order.count(label)))
+        picks.append(typical_rows(view.likeness, view.askable & same, asked, order.count(label)))
     return [Choice(picks[label].pop(0), {"rule": "typical person of a label", "label": label}) for label in order]
 
 

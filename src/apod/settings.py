@@ -52,7 +52,7 @@ class Settings:
             ("relaxation", self.penalty.relaxation, RELAXATIONS),
             ("choice of whom the penalty is over", self.penalty.over, OVER),
             ("proxy", self.proxy, PROXIES),
-            ("thing a proxy reads", self.proxy_reads, READS),
+            ("input of the proxy", self.proxy_reads, READS),
             ("way to choose the head", self.head_choice, HEAD_CHOICES),
             ("body", self.body, ("contrastive", "cross_entropy", "precomputed")),
             ("kind of trajectories", self.trajectories, (SHARED, PER_STRENGTH)),
@@ -85,6 +85,11 @@ class Settings:
         return self.head_choice == "posterior" and self.proxy == "laplace"
 
     @property
+    def f_a_reads(self) -> str:
+        """What f_a can read at most: where the columns are embeddings, there are no others."""
+        return "embeddings" if self.body == "precomputed" else self.proxy_reads
+
+    @property
     def looks_ahead(self) -> bool:
         """Whether the gap to expect after more answers can be told: by a posterior that all strengths share."""
         return self.by_posterior and self.trajectories == SHARED
@@ -110,7 +115,7 @@ class Settings:
             "over": self.penalty.over,
             "selector": self.selector,
             "proxy": self.proxy,
-            "proxy_reads": self.proxy_reads if self.body != "precomputed" else "embeddings",
+            "proxy_reads": self.proxy_reads,
             "head_choice": "posterior" if self.by_posterior else "score",
             "strengths": sorted(self.strengths),
             "trajectories": self.trajectories,

@@ -176,6 +176,27 @@ def test_the_table_holds_what_the_heads_do_on_both_parts(people: People) -> None
     assert everyone.selected_strength_ == table["strength"][1:][table["score"][1:].idxmax()]
 
 
+def test_every_strength_predicts_as_it_did_at_its_round() -> None:
+    people = make_people(600, asked=60)
+    fit = APODClassifier(**FAST | {"rounds": 8}).fit(people.X, people.y, sensitive_features=people.known)
+    validation = np.setdiff1d(np.arange(600), fit.training_rows_)
+    assert fit.tradeoff_["round"][0] == 7
+    assert (fit.tradeoff_["round"] < 7).any()
+    for row, strength in enumerate((0.0, 0.2, 1.0)):
+        right = fit.at(strength).predict(people.X)[validation] == people.y[validation]
+        assert fit.tradeoff_["validation_accuracy"][row] == pytest.approx(right.mean())
+
+
+def test_three_positives_leave_none_to_validate_and_the_plain_head() -> None:
+    rng = np.random.default_rng(0)
+    y = np.zeros(200, dtype=int)
+    y[:3] = 1
+    groups = np.full(200, None, dtype=object)
+    groups[:20] = np.where(np.arange(20) % 2, "circle", "triangle")
+    fit = APODClassifier(**FAST).fit(rng.standard_normal((200, 3)), y, sensitive_features=groups)
+    assert fit.selected_strength_ == 0.0
+
+
 def test_annotated_rows_all_train_while_others_are_left_to_validate(people: People, fitted: APODClassifier) -> None:
     annotated = np.flatnonzero(people.known != None)  # noqa: E711
     assert np.isin(annotated, fitted.training_rows_).all()

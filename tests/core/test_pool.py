@@ -14,10 +14,11 @@ from sklearn.preprocessing import StandardScaler
 from apod import large
 from apod import pool as pools
 from apod.data import TableEncoder, make_example
+from apod.errors import InputError
 from apod.mitigation import Mitigation, Plan
 from apod.penalty import Penalty
-from apod.pod import Training, pretrain_head
-from apod.pool import MOST_INPUTS, Pool, inputs_for
+from apod.pod import Training, draw_round, pretrain_head
+from apod.pool import Pool, inputs_for
 from apod.prepare import prepare
 from apod.settings import PRESETS
 
@@ -40,8 +41,8 @@ def people() -> tuple[Pool, np.ndarray]:
     return pool, groups
 
 
-def answered(pool: Pool, groups: np.ndarray, selector: str = "typical", over: str = "pool") -> Mitigation:
-    training = Training(Penalty(over=over), (4,), epochs=1, proxy="laplace")
+def answered(pool: Pool, groups: np.ndarray, selector: str = "typical") -> Mitigation:
+    training = Training(Penalty(over="pool"), (4,), epochs=1, proxy="laplace")
     mitigation = Mitigation(pool, Plan.shared([0.5], selector, 0.5), training)
     for row in range(12):
         mitigation.tell(0, row, int(groups[row]))
@@ -67,7 +68,8 @@ def test_without_inputs_everything_is_read_from_the_embeddings(people: tuple[Poo
     pool = replace(people[0], inputs=None, validation_inputs=None)
     assert pool.seen is pool.embeddings
     assert pool.validation_seen is pool.validation
-    assert np.shares_memory(pool.alike, pool.embeddings.numpy())
+    rows = np.array([3, 1])
+    np.testing.assert_array_equal(pool.likeness[rows], pool.embeddings.numpy()[rows])
 
 
 def test_both_count_the_same_in_who_is_like_whom(people: tuple[Pool, np.ndarray]) -> None:
@@ -77,7 +79,8 @@ def test_both_count_the_same_in_who_is_like_whom(people: tuple[Pool, np.ndarray]
     for part in (pool.embeddings.numpy(), pool.inputs.numpy()):
         own = cdist(part, part, "sqeuclidean")
         squares.append(2 * own / own.mean())  # the mean square of a distance is twice that from the middle
-    np.testing.assert_allclose(cdist(pool.alike, pool.alike, "sqeuclidean"), sum(squares), rtol=1e-3, atol=1e-4)
+    everybody = pool.likeness[np.arange(TRAIN)]
+    np.testing.assert_allclose(cdist(everybody, everybody, "sqeuclidean"), sum(squares), rtol=1e-3, atol=1e-4)
 
 
 def test_rows_of_one_part_stand_for_the_other(people: tuple[Pool, np.ndarray]) -> None:
@@ -95,25 +98,44 @@ def test_rows_of_one_part_stand_for_the_other(people: tuple[Pool, np.ndarray]) -
     assert torch.equal(third.validation_labels, pool.validation_labels[::3])
 
 
-@pytest.mark.parametrize("selector", ["typical", "apod"])
-@pytest.mark.parametrize("over", ["pool", "annotated"])
-def test_a_large_pool_with_inputs_is_scored_and_trained_as_a_small_one(
-    people: tuple[Pool, np.ndarray], monkeypatch: pytest.MonkeyPatch, selector: str, over: str
+def test_a_draw_of_a_large_pool_takes_the_inputs_along(
+    people: tuple[Pool, np.ndarray], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pool, groups = people
-    whole = answered(pool, groups, selector, over)
+    mitigation = answered(pool, groups)
     monkeypatch.setattr(large, "LARGE", 100)
-    monkeypatch.setattr(large, "ROUND_STEPS", 1)  # of 256 rows: all of them, once, as an epoch
-    swept = answered(pool, groups, selector, over)
-    torch.testing.assert_close(swept.membership(pool.seen), whole.membership(pool.seen))
-    monkeypatch.setattr(large, "LARGE", 10**9)
-    swept.heads.parameters.copy_(whole.heads.parameters)  # steps differ in their draws; scores must not
-    expected = whole.views()[0]
+    monkeypatch.setattr(large, "ROUND_STEPS", 2)
+    drawn = draw_round(pool, Training(hidden=(4,), batch_size=40), 3)
+    assert drawn.rows is not None
+    assert pool.inputs is not None
+    assert len(drawn.rows) == 80
+    assert torch.equal(drawn.pool.seen, pool.inputs[torch.from_numpy(drawn.rows)])
+    assert torch.equal(drawn.pool.embeddings, pool.embeddings[torch.from_numpy(drawn.rows)])
+    seen = mitigation.membership(pool.seen)[0, torch.from_numpy(drawn.rows)]
+    told = [(place, row) for place, row in enumerate(drawn.rows.tolist()) if row < 12]
+    for place, row in told:
+        seen[place] = torch.eye(2)[groups[row]]
+    torch.testing.assert_close(mitigation._pool_membership([0, 0], drawn)[0], seen)
+    assert told
+
+
+@pytest.mark.parametrize("selector", ["typical", "apod"])
+def test_a_large_pool_with_inputs_is_scored_as_a_small_one(
+    people: tuple[Pool, np.ndarray], monkeypatch: pytest.MonkeyPatch, selector: str
+) -> None:
+    pool, groups = people
+    mitigation = answered(pool, groups, selector)
+    expected, asked = mitigation.views()[0], [question.row for question in mitigation.ask(3)]
     monkeypatch.setattr(large, "LARGE", 100)
-    view = swept.views()[0]
+    view = mitigation.views()[0]
     np.testing.assert_allclose(view.positive, expected.positive, atol=1e-6)
     np.testing.assert_allclose(view.membership, expected.membership, atol=1e-6)
-    assert [question.row for question in swept.ask(3)] == [question.row for question in whole.ask(3)]
+    assert [question.row for question in mitigation.ask(3)] == asked
+
+
+def test_a_pool_has_inputs_of_both_parts_or_of_none(people: tuple[Pool, np.ndarray]) -> None:
+    with pytest.raises(InputError, match="both parts or of none"):
+        replace(people[0], validation_inputs=None)
 
 
 def test_a_prepared_table_hands_its_encoded_columns_over_in_all_parts() -> None:
@@ -136,12 +158,14 @@ def test_a_prepared_table_hands_its_encoded_columns_over_in_all_parts() -> None:
 
 
 def test_a_table_too_wide_for_a_posterior_or_too_large_leaves_the_embeddings(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert inputs_for("inputs", np.zeros((2, MOST_INPUTS + 1), dtype=np.float32)) is None
-    assert inputs_for("embeddings", np.zeros((2, 3), dtype=np.float32)) is None
-    encoded = np.ones((2, MOST_INPUTS), dtype=np.float32)
-    assert inputs_for("inputs", encoded) is encoded
-    monkeypatch.setattr(pools, "MOST_CELLS", 2 * MOST_INPUTS - 1)
-    assert inputs_for("inputs", encoded) is None
+    encoded = np.ones((2, 1023), dtype=np.float32)
+    assert inputs_for("inputs", encoded, 2) is encoded
+    assert inputs_for("embeddings", encoded, 2) is None
+    assert inputs_for("inputs", np.ones((2, 1024), dtype=np.float32), 2) is None
+    assert inputs_for("inputs", encoded, 3) is None
+    assert inputs_for("inputs", encoded[:, :340], 3) is not None  # 341 weights for each of three groups
+    monkeypatch.setattr(pools, "MOST_CELLS", 2 * 1023 - 1)
+    assert inputs_for("inputs", encoded, 2) is None
 
 
 def test_few_people_pretrain_the_head_for_more_epochs_and_many_for_those_asked(

@@ -72,10 +72,10 @@ class MitigationEngine:
         labels = materials.labels()[self._rows]
         parts = self._embed(materials, labels, seed, name)
         self._reserved = torch.tensor(parts["held_out"]) if len(self._held_out) else None
-        inputs = parts.get("inputs")  # a campaign of an earlier version has none: its f_a goes on with the embeddings
         self._reserved_inputs = torch.tensor(parts["held_out_inputs"]) if "held_out_inputs" in parts else None
-        stored = parts["embeddings"]
-        embeddings = mapped_tensor(stored) if is_large(len(stored)) else torch.tensor(stored)
+        embeddings = _in_memory(parts["embeddings"])
+        # a campaign of an earlier version has no inputs: its f_a goes on with the embeddings
+        inputs = _in_memory(parts["inputs"]) if "inputs" in parts else None
         self.pool = Pool(
             dataset=name,
             seed=seed,
@@ -84,7 +84,8 @@ class MitigationEngine:
             validation=embeddings[:0],
             validation_labels=torch.from_numpy(labels[:0]),
             n_groups=len(self._names),
-            inputs=None if inputs is None else mapped_tensor(inputs) if is_large(len(inputs)) else torch.tensor(inputs),
+            inputs=inputs,
+            validation_inputs=None if inputs is None else inputs[:0],
         )
         self._training = self.settings.training(HIDDEN)
         self._distances = Distances(
@@ -107,9 +108,9 @@ class MitigationEngine:
             train = given.iloc[self._rows] if isinstance(given, pd.DataFrame) else given[self._rows]
             encoder = TableEncoder().fit(train)
             body = table_body(encoder.transform(train), encoder, labels, self.settings, WIDTH, seed, name)
-            encoded = encoder.transform(given)
+            encoded, groups = encoder.transform(given), len(self._names)
             parts = self._parts("embeddings", "held_out", body.embed(encoded))
-            inputs = None if self.settings.body == "precomputed" else inputs_for(self.settings.proxy_reads, encoded)
+            inputs = inputs_for(self.settings.f_a_reads, encoded, groups)
             return parts if inputs is None else parts | self._parts("inputs", "held_out_inputs", inputs)
 
         return materials.remember("embedding", compute)
@@ -249,6 +250,11 @@ class MitigationEngine:
         engine.answers[0] = told
         engine.refit()
         return CampaignModel(trained_arrays(engine), engine.round)
+
+
+def _in_memory(stored: npt.NDArray[Any]) -> torch.Tensor:
+    """A copy of a remembered matrix; of a large one a tensor over the mapped file."""
+    return mapped_tensor(stored) if is_large(len(stored)) else torch.tensor(stored)
 
 
 def settings_of(options: Any) -> Settings:

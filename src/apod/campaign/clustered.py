@@ -1,8 +1,9 @@
 """A campaign whose pool is scored and searched where its parts are: on a Ray cluster.
 
 Fits stay in this process: they train on a bounded number of rows, which the parts hand over. A question sends the
-asking head, the proxy and the vectors of new answers out, and gets counts, a distance and a row back. All machines must
-see the campaign's files under the same path.
+asking head, the proxy and the vectors of new answers out, and gets counts, a distance and a row back. Where f_a reads a
+table's inputs, which the parts do not hold, subgroups are scored here. All machines must see the campaign's files under
+the same path.
 """
 
 from __future__ import annotations

@@ -61,8 +61,9 @@ class APODClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     proxy : {"laplace", "logistic", "perceptron"}
         How groups are guessed from the annotated rows.
     proxy_reads : {"inputs", "embeddings"}
-        What they are guessed from: the encoded columns of a table, or the embeddings. Tables of more than 512 columns
-        or 67 million cells, and bodies that take X as it is, leave the embeddings.
+        What they are guessed from: the encoded columns of a table, or the embeddings. Tables of more than 1,023
+        columns (a G-th of that for G > 2 groups) or 67 million cells, and bodies that take X as it is, leave the
+        embeddings.
     head_choice : {"posterior", "score"}
         How the operating point is chosen on the validation part, where groups are guessed from the answers.
         "posterior": the smallest expected gap among the strengths that cost next to no accuracy, or strength 0 where
@@ -238,7 +239,8 @@ class APODClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self._encoder, self._body, matrix = fit_embeddings(given, rows)
         else:
             self._encoder, self._body, matrix = None, ModuleBody(self.body), given
-        inputs = inputs_for(settings.proxy_reads, matrix) if encodes(self.body) else None
+        groups = max(2, len(rows.group_names))
+        inputs = inputs_for(settings.proxy_reads, matrix, groups) if encodes(self.body) else None
         pool = make_pool(self._body.embed(matrix), inputs, rows, self.metric, seed)
         fit = fit_heads(pool, rows, settings, tuple(self.hidden), self.rounds)
         self._mitigation, self._heads, self._strengths = fit.mitigation, fit.kept, fit.strengths

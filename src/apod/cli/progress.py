@@ -125,11 +125,12 @@ def _curve_table(entry: dict[str, Any]) -> Table:
 
 
 def _leading(entry: dict[str, Any]) -> dict[str, Any]:
-    """The point of the strength that the posterior speaks for, or else that of the best validation score."""
-    penalised: list[dict[str, Any]] = entry["curve"][1:]
-    spoken_for = entry["estimate"] and entry["estimate"]["strength"]
-    named = [point for point in penalised if point["strength"] == spoken_for]
-    return named[0] if named else max(penalised, key=lambda point: point["validation_score"] or 0.0)
+    """The head that the posterior speaks for, of whichever round, or else that of the best validation score."""
+    estimate, penalised = entry["estimate"], entry["curve"][1:]
+    if estimate is not None and estimate["strength"] > 0:
+        return {"strength": estimate["strength"], **estimate["test"]}
+    best: dict[str, Any] = max(penalised, key=lambda point: point["validation_score"] or 0.0)
+    return best
 
 
 def _ahead(entry: dict[str, Any]) -> str:

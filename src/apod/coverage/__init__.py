@@ -5,12 +5,13 @@ from apod.coverage.files import open_array
 from apod.coverage.probcover import CoverPick, probability_cover
 from apod.coverage.select import SelectResult, select
 from apod.coverage.state import restore_coverage, save_coverage
-from apod.coverage.typical import typical_rows
+from apod.coverage.typical import Rows, typical_rows
 
 __all__ = [
     "CoverPick",
     "Coverage",
     "Pick",
+    "Rows",
     "SelectResult",
     "open_array",
     "probability_cover",

@@ -8,6 +8,7 @@ half of it, and so on: first the large regions, then what lies between them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 
@@ -21,7 +22,13 @@ ROUNDING = 1e-13  # of a squared distance computed by a matrix product
 SLACK = 1 + 1e-9  # the radius is the distance of a pair: that pair is within it, whatever the rounding
 
 
-def typical_rows(matrix: Stored, candidates: Mask, covered: Sequence[int], k: int) -> list[int]:
+class Rows(Protocol):
+    """A matrix, or something that makes the rows asked for."""
+
+    def __getitem__(self, rows: Int, /) -> Stored: ...
+
+
+def typical_rows(matrix: Rows, candidates: Mask, covered: Sequence[int], k: int) -> list[int]:
     """Up to k candidates, the one with the most uncovered others around it first; ties to the lowest row.
 
     `covered` rows are never picked, and what lies around them counts as covered. Of more than 2,048 rows, evenly

@@ -15,6 +15,9 @@ from apod.rounds import Answered
 from apod.run import record
 from apod.settings import PER_STRENGTH, Settings
 
+TESTED = ("accuracy", "balanced_accuracy", "gap")
+"""What is said of the head that would be chosen, on the test part."""
+
 
 class Recorder:
     """Scores and records every round of a mitigation, and keeps every head at its best."""
@@ -44,24 +47,25 @@ class Recorder:
             self.bounds[number].append(record.bound_entry(self._prepared, mitigation, number))
         if self.rounds:
             self.rounds[-1]["asked"] = [entry["row"] for entry in entries]
+        curve = record.curve(self._prepared, mitigation, scores)
         self.rounds.append(
             {
                 "round": mitigation.round - 1,
                 "answered": len(mitigation.answers[0]),
                 "seconds": round(seconds, 4),
-                "curve": record.curve(self._prepared, mitigation, scores),
+                "curve": curve,
                 "subgroups": record.subgroups(dataset, mitigation, views[0], 0),
                 "empty_cells": [
                     [dataset.group_names[group], dataset.label_names[label]]
                     for group, label in mitigation.empty_cells()[0]
                 ],
-                "estimate": self._estimate(),
+                "estimate": self._estimate([*(entry["curve"] for entry in self.rounds), curve]),
                 "asked": [],
             }
         )
         return entries
 
-    def _estimate(self) -> dict[str, Any] | None:
+    def _estimate(self, curves: list[list[dict[str, Any]]]) -> dict[str, Any] | None:
         """What the posterior of f_a says of every head's gap after this round; None without a posterior."""
         if not self._posterior:
             return None
@@ -81,6 +85,7 @@ class Recorder:
             ],
             "strength": plan[choice.head].strength,
             "round": rounds[choice.head],
+            "test": {name: curves[rounds[choice.head]][choice.head][name] for name in TESTED},
             "reason": choice.reason,
             "outlook": self._at_the_end(choice),
         }
