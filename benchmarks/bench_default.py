@@ -30,7 +30,7 @@ from apod.bench.sources import load_source
 from apod.body import EmbeddingBody
 from apod.data import Dataset, Split, TableEncoder
 from apod.expected import is_enough
-from apod.head_choice import RoundHeads, posterior_gaps
+from apod.head_choice import RoundHeads, clear_direction, posterior_gaps
 from apod.metrics import evaluate
 from apod.pool import inputs_for
 from apod.prepare import Prepared, make_pool
@@ -43,10 +43,10 @@ FROZEN = {"adult": 0.102, "meps": 0.035, "loan": 0.017, "german": 0.075, "bank":
 MEASURES = ("accuracy", "balanced_accuracy", "gap")
 LEAST_GAINS = (0.002, 0.005, 0.01, 0.02)
 LIMITS = (
-    (0.005, 0.01, 0.6), (0.0075, 0.0125, 0.6), (0.0075, 0.0125, 0.5), (0.0075, 0.0125, 0.8), (0.01, 0.015, 0.6),
-    (0.01, 0.02, 0.6), (1.0, 1.0, 0.6),
+    (0.005, 0.01, 0.6, 0.8), (0.0075, 0.0125, 0.6, 0.8), (0.01, 0.015, 0.6, 0.8), (1.0, 1.0, 0.6, 0.8),
+    (0.0075, 0.0125, 0.7, 0.8), (0.0075, 0.0125, 0.6, 0.0), (0.0075, 0.0125, 0.6, 0.7), (0.0075, 0.0125, 0.6, 0.9),
 )  # fmt: skip
-"""Of the head choice: accuracy and balanced accuracy that may be lost, and the probability asked for."""
+"""Of the head choice: accuracy and balanced accuracy that may be lost, and the two probabilities asked for."""
 
 DEFAULT = PRESETS["default"]
 ARMS: Mapping[str, Settings] = MappingProxyType(
@@ -112,12 +112,19 @@ def heads_of(outcome: Outcome) -> list[Run]:
     dataset, rows, pool = prepared.dataset, prepared.split.validation, prepared.pool
     assert isinstance(mitigation.proxy, LaplaceProxy)
     predicted = outcome.heads.decisions(pool.validation, mitigation.heads.sizes)  # (R, K, V)
-    gaps = posterior_gaps(dataset.labels[rows], predicted, mitigation.proxy.draws(pool.validation_seen))
+    draws = mitigation.proxy.draws(pool.validation_seen)
+    gaps = posterior_gaps(dataset.labels[rows], predicted, draws)
     better = (gaps < gaps[:, -1:, :1]).mean(axis=0)
+    clear = float(clear_direction(dataset.labels[rows], predicted[-1, 0], draws)[0])
     found = []
     for place in np.ndindex(*predicted.shape[:2]):
         own = evaluate(dataset.labels[rows], predicted[place], dataset.groups[rows], dataset.group_names, warn=False)
-        head = {"plain": place[1] == 0, "expected": float(np.nanmean(gaps[:, *place])), "better": float(better[place])}
+        head = {
+            "plain": place[1] == 0,
+            "clear": clear,
+            "expected": float(np.nanmean(gaps[:, *place])),
+            "better": float(better[place]),
+        }
         found.append(head | {"validation": {name: getattr(own, name) for name in MEASURES}})
     last = found.pop(-predicted.shape[1])
     return [last, *found]
@@ -208,25 +215,30 @@ def _gap_at(runs: Sequence[Run], answers: int) -> str:
 def limits(runs: Mapping[str, Sequence[Run]]) -> list[str]:
     """Other limits of the head choice, judged on the validation part by recorded groups: gap, balanced accuracy."""
     lines = [
-        "\nchange by the head chosen with other limits, validation part: gap, balanced accuracy",
-        f"| at most lost: accuracy, balanced; sure | {' | '.join(runs)} |",
+        "\nchange by the head chosen with other limits, validation part: gap, balanced accuracy, plain head kept",
+        f"| at most lost: accuracy, balanced; smaller gap, direction | {' | '.join(runs)} |",
         "| --- " * (len(runs) + 1) + "|",
     ]
-    for accuracy, balanced, sure in LIMITS:
+    for limit in LIMITS:
         cells = []
         for own in runs.values():
-            pairs = [(run["heads"][0], run["heads"][_chosen(run["heads"], accuracy, balanced, sure)]) for run in own]
+            places = [_chosen(run["heads"], *limit) for run in own]
+            pairs = [
+                (run["heads"][0]["validation"], run["heads"][k]["validation"])
+                for run, k in zip(own, places, strict=True)
+            ]
             gap, balance = (
-                np.mean([after["validation"][name] - before["validation"][name] for before, after in pairs])
+                np.mean([after[name] - before[name] for before, after in pairs])
                 for name in ("gap", "balanced_accuracy")
             )
-            cells.append(f"{gap:+.3f}, {balance:+.3f}")
-        lines.append(f"| {accuracy:g}, {balanced:g}; {sure:g} | {' | '.join(cells)} |")
+            cells.append(f"{gap:+.3f}, {balance:+.3f}, {np.mean([k == 0 for k in places]):.0%}")
+        accuracy, balanced, sure, clear = limit
+        lines.append(f"| {accuracy:g}, {balanced:g}; {sure:g}, {clear:g} | {' | '.join(cells)} |")
     return lines
 
 
-def _chosen(heads: Sequence[Run], accuracy: float, balanced: float, sure: float) -> int:
-    """The head that `choose_head` would take with these limits."""
+def _chosen(heads: Sequence[Run], accuracy: float, balanced: float, sure: float, clear: float) -> int:
+    """The head that the choice would take with these limits."""
     plain = heads[0]["validation"]
     allowed = [
         k
@@ -234,6 +246,7 @@ def _chosen(heads: Sequence[Run], accuracy: float, balanced: float, sure: float)
         if not head["plain"]
         and head["expected"] == head["expected"]
         and head["better"] >= sure
+        and head["clear"] >= clear
         and head["validation"]["accuracy"] >= plain["accuracy"] - accuracy
         and head["validation"]["balanced_accuracy"] >= plain["balanced_accuracy"] - balanced
     ]

@@ -1,8 +1,9 @@
 """Which head to keep, by the posterior of f_a on the validation part, and only where the evidence is good.
 
 Among the heads of all rounds that cost next to no accuracy, the one with the smallest gap in expectation over the
-posterior as it is now, if it is credibly below that of the unpenalised head. First a round for every strength, then the
-strength. Otherwise the unpenalised head stays, as it is after the last round: thin evidence must not do harm.
+posterior as it is now, if it is credibly below that of the unpenalised head, and if it is clear whom that one favours.
+First a round for every strength, then the strength. Otherwise the unpenalised head stays, as it is after the last
+round: thin evidence must not do harm.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from apod.head_selection import BestHeads, FloatArray, RoundScores
 from apod.heads import HeadBank
 from apod.pool import Pool
 
-SURE = 0.6  # probability asked for before a penalised head replaces the unpenalised one
+SURE = 0.6  # probability of a smaller gap asked for before a penalised head replaces the unpenalised one
+CLEAR = 0.8  # probability asked for that the unpenalised head favours the group it seems to
 MOST_ACCURACY, MOST_BALANCED = 0.0075, 0.0125  # what a head may cost on the validation part
 MOST_ROUNDS = 64  # of which heads are kept: more are thinned to every second, every fourth, ...
 
@@ -108,8 +110,9 @@ def choose_head(pool: Pool, bank: HeadBank, strengths: Tensor, draws: Tensor) ->
         expected = np.nanmean(gaps, axis=0)
         low, high = np.nanquantile(gaps, (0.025, 0.975), axis=0)
     better = (gaps < _plain_gaps(labels, predicted[plain], draws)).mean(axis=0)
+    clear = np.broadcast_to(clear_direction(labels, predicted[plain], draws), len(better))
     cheap = _costs_little(labels, predicted, plain)
-    head, reason = _decide(expected, better, cheap, plain, strengths.numpy())
+    head, reason = _decide(expected, better, clear, cheap, plain, strengths.numpy())
     return HeadChoice(head, expected, low, high, better, reason)
 
 
@@ -138,21 +141,42 @@ def best_rounds(pool: Pool, heads: RoundHeads, sizes: tuple[int, ...], strengths
 def posterior_gaps(labels: npt.NDArray[np.int64], predicted: npt.NDArray[np.bool_], draws: Tensor) -> FloatArray:
     """(D, R, K) gap |dTPR| + |dFPR| of heads by every draw of the groups; NaN where a group has nobody of a label.
 
-    predicted (R, K, V), draws (D, K or 1, V, G). One matrix product per label, instead of a count per draw and head.
+    predicted (R, K, V), draws (D, K or 1, V, G).
     """
+    rates = _rates(labels, predicted, draws)
+    return np.asarray((rates.max(axis=4) - rates.min(axis=4)).sum(axis=3))
+
+
+def clear_direction(labels: npt.NDArray[np.int64], predicted: npt.NDArray[np.bool_], draws: Tensor) -> FloatArray:
+    """(K or 1,) how probable it is that a head, deciding (V,), favours the group it seems to, where that is surest.
+
+    The two groups whose rates differ most on average, of either label: in how many of the draws do they differ so?
+    """
+    decisions = np.broadcast_to(predicted, (1, draws.shape[1], len(predicted)))
+    rates = _rates(labels, decisions, draws)[:, 0]  # (D, K or 1, 2, G)
+    mean = rates.mean(axis=0)  # (K or 1, 2, G)
+    high, low = (
+        np.take_along_axis(rates, place(mean, axis=2)[None, ..., None], axis=3)[..., 0]
+        for place in (np.argmax, np.argmin)
+    )
+    return np.asarray((high > low).mean(axis=0).max(axis=1))
+
+
+def _rates(labels: npt.NDArray[np.int64], predicted: npt.NDArray[np.bool_], draws: Tensor) -> FloatArray:
+    """(D, R, K, 2, G) share predicted 1 of every label and group: a matrix product per label, not a count per draw."""
     rounds, heads, _ = predicted.shape
     if draws.shape[1] > 1:
-        return np.concatenate([posterior_gaps(labels, predicted[:, [k]], draws[:, [k]]) for k in range(heads)], axis=2)
+        return np.concatenate([_rates(labels, predicted[:, [k]], draws[:, [k]]) for k in range(heads)], axis=2)
     member = draws[:, 0].double().numpy().clip(0, 1)  # (D, V, G)
-    gap = np.zeros((rounds * heads, len(member)))
+    decisions = predicted.reshape(rounds * heads, -1)
+    found = []
     for label in (0, 1):
         rows = np.flatnonzero(labels == label)
         inside = member[:, rows].transpose(1, 0, 2).reshape(len(rows), member.shape[0] * member.shape[2])  # (v, D x G)
-        chosen = predicted.reshape(rounds * heads, -1)[:, rows].astype(np.float64) @ inside
         with np.errstate(divide="ignore", invalid="ignore"):  # 0/0 is the documented NaN
-            rates = (chosen / inside.sum(axis=0)).reshape(rounds * heads, len(member), -1)
-        gap += rates.max(axis=2) - rates.min(axis=2)
-    return gap.T.reshape(len(member), rounds, heads)
+            rates = decisions[:, rows].astype(np.float64) @ inside / inside.sum(axis=0)
+        found.append(rates.reshape(rounds, heads, member.shape[0], member.shape[2]))
+    return np.stack(found, axis=3).transpose(2, 0, 1, 3, 4)
 
 
 def _plain_gaps(labels: npt.NDArray[np.int64], predicted: npt.NDArray[np.bool_], draws: Tensor) -> FloatArray:
@@ -174,13 +198,24 @@ def _costs_little(labels: npt.NDArray[np.int64], predicted: npt.NDArray[np.bool_
 
 
 def _decide(
-    expected: FloatArray, better: FloatArray, cheap: npt.NDArray[np.bool_], plain: int, strengths: FloatArray
+    expected: FloatArray,
+    better: FloatArray,
+    clear: FloatArray,
+    cheap: npt.NDArray[np.bool_],
+    plain: int,
+    strengths: FloatArray,
 ) -> tuple[int, str]:
     """The chosen head, and why in one sentence."""
     penalised = (strengths > 0) & np.isfinite(expected)
-    sure = penalised & (better >= SURE)
     if not penalised.any():
         return plain, "The head stays as it was: no gap could be estimated yet."
+    penalised &= clear >= CLEAR
+    if not penalised.any():
+        return plain, (
+            "The head stays as it was: it is not clear which group is at a disadvantage (probability "
+            f"{clear.max():.2f}, {CLEAR:.2f} is asked for). More answers may settle it."
+        )
+    sure = penalised & (better >= SURE)
     if not sure.any():
         most = int(np.flatnonzero(penalised)[better[penalised].argmax()])
         return plain, (

@@ -10,7 +10,7 @@ import torch
 
 from apod import head_choice
 from apod.counts import soft_group_counts
-from apod.head_choice import RoundHeads, best_rounds, choose_head, posterior_gaps
+from apod.head_choice import RoundHeads, best_rounds, choose_head, clear_direction, posterior_gaps
 from apod.head_selection import RoundScores
 from apod.heads import HeadBank
 from apod.metrics import METRICS
@@ -32,6 +32,7 @@ def simple(seed: int, n_groups: int = 2, per_head: bool = False) -> tuple[Pool, 
         for _ in range(ROUNDS)
     ]
     scores = rng.standard_normal((DRAWS, HEADS if per_head else 1, VALIDATION, n_groups))
+    scores[..., 1] += 2 * rows.numpy()[:, 0]  # whom a head favours is clear; by how much, less so
     return pool, banks, torch.from_numpy(scores).softmax(dim=3)
 
 
@@ -103,6 +104,40 @@ def test_first_the_round_then_the_strength_is_the_best_of_all() -> None:
             assert other.head == 0 or other.gap[other.head] >= choice.gap[choice.head]
         chosen += choice.head > 0
     assert chosen > 2  # it was about something
+
+
+@pytest.mark.parametrize("n_groups", [2, 3])
+def test_a_direction_is_as_clear_as_the_draws_agree_on_it(n_groups: int) -> None:
+    pool, banks, draws = simple(4, n_groups)
+    labels = pool.validation_labels.numpy()
+    predicted = (banks[0].margins(pool.validation) > 0).numpy()[0]
+    draws[: DRAWS // 4] = draws[: DRAWS // 4].roll(1, 3)  # a quarter of the draws have it the other way round
+    rates = np.empty((DRAWS, 2, n_groups))
+    for draw, member in enumerate(draws[:, 0].numpy()):
+        for label in (0, 1):
+            inside = labels == label
+            rates[draw, label] = (predicted[inside, None] * member[inside]).sum(axis=0) / member[inside].sum(axis=0)
+    shares = []
+    for label in (0, 1):
+        mean = rates[:, label].mean(axis=0)
+        shares.append((rates[:, label, mean.argmax()] > rates[:, label, mean.argmin()]).mean())
+    found = clear_direction(labels, predicted, draws)
+    assert found.shape == (1,)
+    assert found[0] == pytest.approx(max(shares))
+    assert 0.5 <= found[0] < 1
+
+
+def test_an_unclear_direction_leaves_the_plain_head(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = []
+    for clear in (0.0, 1.01):
+        monkeypatch.setattr(head_choice, "CLEAR", clear)
+        for seed in range(8):
+            pool, banks, draws = simple(seed)
+            chosen.append(choose_head(pool, banks[0], STRENGTHS, draws))
+    assert any(choice.head for choice in chosen[:8])
+    for choice in chosen[8:]:
+        assert choice.head == 0
+        assert "not clear which group" in choice.reason
 
 
 def test_of_very_many_rounds_evenly_spaced_ones_stay_and_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
