@@ -212,6 +212,31 @@ def _gap_at(runs: Sequence[Run], answers: int) -> str:
     return f"{np.mean(gaps):.3f}" if len(gaps) == len(runs) else ""
 
 
+def compared_by_answers(runs: Mapping[str, Mapping[str, Sequence[Run]]]) -> list[str]:
+    """The default minus another arm with the same number of answers, paired."""
+    steps = (10, 15, 20, 25, 30)
+    lines = [
+        "\ndefault - other, by number of answers",
+        f"| task, other | {' | '.join(map(str, steps))} |",
+        "| --- " * 6 + "|",
+    ]
+    for arm, of_task in runs.items():
+        for task, others in of_task.items() if arm != "default" else ():
+            if others[0]["rounds"]:
+                cells = [_difference_at(runs["default"][task], others, step) for step in steps]
+                lines.append(f"| {task}, {arm} | {' | '.join(cells)} |")
+    return lines
+
+
+def _difference_at(runs: Sequence[Run], others: Sequence[Run], answers: int) -> str:
+    pairs = []
+    for pair in zip(runs, others, strict=True):
+        gaps = [next((e["gap"] for e in run["rounds"] if e["answered"] == answers), None) for run in pair]
+        if None not in gaps:
+            pairs.append(gaps[0] - gaps[1])
+    return mean_and_interval(pairs) if len(pairs) == len(runs) else ""
+
+
 def limits(runs: Mapping[str, Sequence[Run]]) -> list[str]:
     """Other limits of the head choice, judged on the validation part by recorded groups: gap, balanced accuracy."""
     lines = [
@@ -267,7 +292,8 @@ def stopped(runs: Mapping[str, Sequence[Run]]) -> list[str]:
             answers, gap = (np.mean([end[name] for end in ends]) for name in ("answered", "gap"))
             cells.append(f"{answers:.1f}, {gap:.3f}")
         early = [next(e for e in run["rounds"] if e["answered"] >= run["rounds"][-1]["answered"] / 3) for run in own]
-        came, foreseen = np.mean([run["rounds"][-1]["expected"] for run in own]), [e["at_the_end"] for e in early]
+        came = np.mean([run["rounds"][-1]["expected"] for run in own])
+        foreseen = [entry["at_the_end"] for entry in early if entry["at_the_end"] is not None]
         lines.append(f"| {task} | {' | '.join(cells)} | {came:.3f}, {np.mean(foreseen):.3f} |")
     return lines
 
@@ -293,16 +319,13 @@ def draw(runs: Mapping[str, Mapping[str, Sequence[Run]]], path: Path) -> None:
             label = place == 0
             first.plot([before.mean(), after.mean()], [place] * 2, color=GREY, lw=1)
             first.plot(before.mean(), place, "s", ms=4, color=GREY, label="plain head" if label else None)
-            told = "30 answers; 95 % interval of the change" if label else None
+            told = "after, 95 % interval of the change" if label else None
             first.errorbar(after.mean(), place, xerr=half, fmt="o", ms=4, color=VERMILLION, capsize=2, label=told)
-            first.annotate(
-                f"{len(of_task)} seeds", (1, place), xycoords=("axes fraction", "data"), ha="right", va="bottom"
-            )
         first.set(
             yticks=range(len(own)), yticklabels=list(own), xlabel="gap on the test part", title="Before and after"
         )
-        first.set(xlim=(0, None), ylim=(len(own) - 0.4, -1.3))
-        first.legend(loc="upper center", ncols=2, columnspacing=1)
+        first.set(xlim=(0, None), ylim=(len(own) - 0.4, -2))
+        first.legend(loc="upper left")
         for axes, task in zip(np.ravel(panels)[1:], curves, strict=True):
             for arm, colour, name in (("default", VERMILLION, "typical people"), ("stratified", BLUE, "random people")):
                 if arm in runs:
@@ -352,7 +375,7 @@ def main() -> None:
     lines = [line for arm in arms for line in achieved(arm, runs[arm])]
     if "default" in arms:
         lines += [line for arm in arms if arm != "default" for line in compared(arm, runs[arm], runs["default"])]
-        lines += [*limits(runs["default"]), *stopped(runs["default"])]
+        lines += [*limits(runs["default"]), *stopped(runs["default"]), *compared_by_answers(runs)]
     print("\n".join([*lines, *by_answers(runs)]))
     if told.figure is not None:
         draw(runs, told.figure)

@@ -159,7 +159,7 @@ def test_a_campaign_pauses_by_itself_once_and_goes_on_when_told(tmp_path, monkey
 
     monkeypatch.setattr("apod.head_choice.CLEAR", 0.0)  # these people's groups are random: no direction is ever clear
     workshop = Workshop(Place(f"sqlite:///{tmp_path}/trial.db", tmp_path / "files"), build_engine)
-    options = {"strengths": [0.5, 1.0], "epochs": 3, "body_epochs": 1}
+    options = {"strengths": [0.5, 1.0], "epochs": 3, "body_epochs": 1, "head_steps": 0}
     with workshop.create(rows=120, budget=24, engine_options=options, least_gain=1.9, refit="demand") as campaign:
         answer_all(campaign)
         asked = campaign.status().answered

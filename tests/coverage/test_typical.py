@@ -53,10 +53,10 @@ def test_picks_are_different_candidates_and_as_many_as_there_are(seed: int, n: i
 
 def test_a_pick_per_cluster_before_a_second_in_any() -> None:
     rng = np.random.default_rng(0)
-    centres = np.array([[0, 0], [50, 0], [0, 50], [50, 50]])
-    points = (centres.repeat(100, axis=0) + rng.normal(size=(400, 2))).astype(np.float32)
-    picks = typical_rows(points, np.ones(400, dtype=bool), [], 4)
-    assert sorted(row // 100 for row in picks) == [0, 1, 2, 3]
+    centres = 50 * np.stack(np.meshgrid(np.arange(5), np.arange(4)), axis=-1).reshape(20, 2)  # each has 5 % of the rows
+    points = (centres.repeat(20, axis=0) + rng.normal(size=(400, 2))).astype(np.float32)
+    picks = typical_rows(points, np.ones(400, dtype=bool), [], 20)
+    assert sorted(row // 20 for row in picks) == list(range(20))
 
 
 def test_of_very_many_rows_evenly_spaced_ones_stand_for_all_and_scale_does_not_matter() -> None:
