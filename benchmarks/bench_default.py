@@ -154,9 +154,15 @@ def kept(out: Path, arm: str, task: str, seed: int) -> Path:
 
 def mean_and_interval(values: Sequence[float]) -> str:
     """Mean and Student's 95 % interval of it."""
-    found = np.asarray(values)
-    half = stats.t.ppf(0.975, len(found) - 1) * found.std(ddof=1) / np.sqrt(len(found)) if len(found) > 1 else np.nan
-    return f"{found.mean():+.3f} [{found.mean() - half:+.3f}, {found.mean() + half:+.3f}]"
+    mean, half = np.mean(values), half_interval(values)
+    return f"{mean:+.3f} [{mean - half:+.3f}, {mean + half:+.3f}]"
+
+
+def half_interval(values: Sequence[float]) -> float:
+    """Half the width of Student's 95 % interval of the mean; NaN of a single value."""
+    if len(values) < 2:
+        return float("nan")
+    return float(stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values)))
 
 
 def achieved(arm: str, runs: Mapping[str, Sequence[Run]]) -> list[str]:
@@ -315,7 +321,7 @@ def draw(runs: Mapping[str, Mapping[str, Sequence[Run]]], path: Path) -> None:
         first = np.ravel(panels)[0]
         for place, of_task in enumerate(own.values()):
             before, after = (np.array([run[name]["gap"] for run in of_task]) for name in ("vanilla", "selected"))
-            half = stats.t.ppf(0.975, len(after) - 1) * (after - before).std(ddof=1) / np.sqrt(len(after))
+            half = half_interval((after - before).tolist())
             label = place == 0
             first.plot([before.mean(), after.mean()], [place] * 2, color=GREY, lw=1)
             first.plot(before.mean(), place, "s", ms=4, color=GREY, label="plain head" if label else None)

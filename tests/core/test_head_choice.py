@@ -18,6 +18,7 @@ from apod.pool import Pool
 
 SIZES, ROUNDS, HEADS, VALIDATION, DRAWS = (3, 2), 5, 4, 400, 16
 STRENGTHS = torch.tensor([0.0, 0.1, 0.5, 2.0])
+UNSCORED = RoundScores(*np.zeros((3, HEADS)))  # the paper's score plays no part here
 
 
 def simple(seed: int, n_groups: int = 2, per_head: bool = False) -> tuple[Pool, list[HeadBank], torch.Tensor]:
@@ -38,9 +39,8 @@ def simple(seed: int, n_groups: int = 2, per_head: bool = False) -> tuple[Pool, 
 
 def kept(banks: list[HeadBank]) -> RoundHeads:
     heads = RoundHeads(banks[0])
-    nothing = np.zeros(HEADS)
     for round_, bank in enumerate(banks):
-        heads.update(bank, RoundScores(nothing, nothing, nothing), round_)
+        heads.update(bank, UNSCORED, round_)
     return heads
 
 
@@ -144,9 +144,8 @@ def test_of_very_many_rounds_evenly_spaced_ones_stay_and_the_last(monkeypatch: p
     monkeypatch.setattr(head_choice, "MOST_ROUNDS", 8)
     _, banks, _ = simple(0)
     heads = RoundHeads(banks[0])
-    nothing = np.zeros(HEADS)
     for round_ in range(101):
-        heads.update(banks[round_ % ROUNDS], RoundScores(nothing, nothing, nothing), round_)
+        heads.update(banks[round_ % ROUNDS], UNSCORED, round_)
         rounds = heads.state()["rounds"].tolist()
         assert len(rounds) <= 9
         assert rounds[0] == 0
@@ -159,13 +158,12 @@ def test_of_very_many_rounds_evenly_spaced_ones_stay_and_the_last(monkeypatch: p
 def test_taken_up_from_its_state_it_goes_on_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(head_choice, "MOST_ROUNDS", 4)
     pool, banks, draws = simple(3)
-    nothing = np.zeros(HEADS)
     whole = RoundHeads(banks[0])
     for round_ in range(20):  # by then every second or fourth round is kept
         again = RoundHeads(banks[0])
         again.restore({name: tensor.clone() for name, tensor in whole.state().items()})
         for heads in (whole, again):
-            heads.update(banks[round_ % ROUNDS], RoundScores(nothing, nothing, nothing), round_)
+            heads.update(banks[round_ % ROUNDS], UNSCORED, round_)
             best_rounds(pool, heads, SIZES, STRENGTHS, draws)
         assert again.round.tolist() == whole.round.tolist()
         for name, tensor in whole.state().items():
@@ -176,9 +174,8 @@ def test_the_round_a_head_is_settled_at_is_never_thinned_away(monkeypatch: pytes
     monkeypatch.setattr(head_choice, "MOST_ROUNDS", 4)
     _, banks, _ = simple(0)
     heads = RoundHeads(banks[0])
-    nothing = np.zeros(HEADS)
     for round_ in range(30):
-        heads.update(banks[round_ % ROUNDS], RoundScores(nothing, nothing, nothing), round_)
+        heads.update(banks[round_ % ROUNDS], UNSCORED, round_)
         if round_ >= 3:
             rounds = heads.state()["rounds"].tolist()
             heads.settle(np.array([len(rounds) - 1, rounds.index(3), 0, 0]))
