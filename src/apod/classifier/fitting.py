@@ -61,9 +61,7 @@ class Fit:
     """What a fit leaves behind."""
 
     mitigation: Mitigation  # as after the last round: it asks the next question
-    kept: (
-        HeadBank  # every strength at the round chosen for it; a plain fit by the default, after the last: they predict
-    )
+    kept: HeadBank  # every strength at the round chosen for it, or else after the last: they predict
     strengths: npt.NDArray[np.float64]  # (K,) in the order of the heads, 0 first
     chosen: int  # the head that head selection prefers
     tradeoff: pd.DataFrame
