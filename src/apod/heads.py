@@ -30,9 +30,10 @@ MarginGradient = Callable[[Tensor], Tensor]
 """Gradient of the loss with respect to the margins: (K, R) in, (K, R) out."""
 
 _EVALUATION_ROWS, _EVALUATION_HEADS = 512, 16  # per product in evaluation: hidden units stay in the cache
-_FLUSH_EVERY, _NEXT_TO_NOTHING = 64, 1e4
+_TIDY_EVERY, _NEXT_TO_NOTHING = 64, 1e4
 """Adam's memory of a unit that is closed for good decays into denormal numbers, which a processor handles a hundred
-times as slowly; values that cannot move a parameter any more are set to zero before that."""
+times as slowly, and the square root of zero takes twenty times as long as that of another number: before that, what
+cannot move a parameter any more becomes zero in the mean and next to nothing in the square."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,8 @@ class Adam:
 
     def __init__(self, parameters: Tensor, lr: float = 1e-3) -> None:
         self.lr, self.steps = lr, 0
-        self.mean, self.square = torch.zeros_like(parameters), torch.zeros_like(parameters)
+        self._floor = _NEXT_TO_NOTHING * torch.finfo(parameters.dtype).tiny  # its root is lost beside Adam's 1e-8
+        self.mean, self.square = torch.zeros_like(parameters), torch.full_like(parameters, self._floor)
         self._scale = torch.empty_like(parameters)
 
     def step(self, parameters: Tensor, gradient: Tensor, beta1: float = 0.9, beta2: float = 0.999) -> None:
@@ -80,9 +82,9 @@ class Adam:
         correction = (1 - beta2**self.steps) ** 0.5
         scale = torch.sqrt(self.square, out=self._scale).add_(1e-8 * correction)
         parameters.addcdiv_(self.mean, scale, value=-self.lr * correction / (1 - beta1**self.steps))
-        if self.steps % _FLUSH_EVERY == 0:
-            for memory in (self.mean, self.square):
-                memory[memory.abs() < _NEXT_TO_NOTHING * torch.finfo(memory.dtype).tiny] = 0
+        if self.steps % _TIDY_EVERY == 0:
+            self.mean[self.mean.abs() < self._floor] = 0
+            self.square.clamp_(min=self._floor)
 
 
 class _Workspace:
@@ -165,9 +167,9 @@ class HeadBank:
         last = self._gradients[-1]
         last.weight.copy_(_by_logit(torch.bmm(slope[:, None], top).squeeze(1)))
         last.bias.copy_(_by_logit(slope.sum(dim=1, keepdim=True)))
-        # a unit is zero where ReLU or dropout closed it, so its sign is 1 where the slope goes through; the factor all
-        # rows have in common comes after the sum over the rows, not before
-        through, factor = top.sign_().mul_(slope[..., None]), (weight * scale)[:, None]  # (K, R, H), (K, 1, H)
+        # a unit is zero where ReLU or dropout closed it, and no slope goes through there; the factor all rows have in
+        # common comes after the sum over the rows, not before
+        through, factor = _where_open(slope[..., None].expand_as(top), top, top), (weight * scale)[:, None]  # (K, 1, H)
         self._backward(inputs, through, self.layers[-2].weight * (factor * scale), scale, factor)
         self.adam.step(self.parameters, self.gradient)
 
@@ -216,7 +218,7 @@ class HeadBank:
                 hidden = inputs[depth]
                 below = self._workspace.take(f"slope {depth}", slope, *hidden.shape)
                 torch.bmm(slope, weight.transpose(1, 2), out=below)
-                slope = torch.ops.aten.threshold_backward.grad_input(below, hidden, 0, grad_input=below)
+                slope = _where_open(below, hidden, below)
                 weight = self.layers[depth - 1].weight * scale
 
     @torch.no_grad()
@@ -278,6 +280,11 @@ class HeadBank:
 def _margin_layer(layer: Layer) -> tuple[Tensor, Tensor]:
     """Weights (K, H) and bias (K, 1) of logit 1 minus logit 0."""
     return layer.weight[..., 1] - layer.weight[..., 0], layer.bias[..., 1] - layer.bias[..., 0]
+
+
+def _where_open(slope: Tensor, hidden: Tensor, out: Tensor) -> Tensor:
+    """The slope where the hidden unit is above zero, else zero: one pass, into the memory of one of the two."""
+    return cast(Tensor, torch.ops.aten.threshold_backward.grad_input(slope, hidden, 0, grad_input=out))
 
 
 def _by_logit(slope: Tensor) -> Tensor:

@@ -7,10 +7,12 @@ or in company.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -71,10 +73,12 @@ class Schedule:
 
     def _masks_in_front(self, batches: Sequence[Tensor], rng: np.random.Generator) -> Iterator[list[Tensor]]:
         """Masks of the rows of each mini-batch: one stream, batch by batch and within it layer by layer."""
+        place = 0
         for first in range(0, len(batches), STEPS_AT_ONCE):
             some = batches[first : first + STEPS_AT_ONCE]
             sizes = [len(rows) * width for rows in some for width in self.hidden]
-            layers = iter(torch.split(self._scaled(rng.random(sum(sizes), dtype=np.float32)), sizes))
+            layers = iter(torch.split(self._kept(_words(rng, place, sum(sizes))), sizes))
+            place += sum(sizes)
             for rows in some:
                 yield [next(layers).view(len(rows), width) for width in self.hidden]
 
@@ -88,27 +92,37 @@ class Schedule:
         for first in range(0, steps, STEPS_AT_ONCE):
             some = min(STEPS_AT_ONCE, steps - first)
             if some == steps:
-                drawn = rng.random((rows, steps, width), dtype=np.float32)
+                words = _words(rng, 0, rows * steps * width)
             else:
                 places = [(row * steps + first) * width for row in range(rows)]
-                drawn = np.empty((rows, some, width), dtype=np.float32)
+                words = np.empty((rows, some * width), dtype=np.uint32)
                 for row, place in enumerate(places):
-                    drawn[row] = _at(rng, place, some * width).reshape(some, width)
-            masks = torch.split(self._scaled(drawn), list(self.hidden), dim=2)
+                    words[row] = _words(rng, place, some * width)
+            drawn = self._kept(words).view(rows, some, width)
+            masks = torch.split(drawn, list(self.hidden), dim=2)
             for step in range(some):
                 yield [mask[:, step] for mask in masks]
 
-    def _scaled(self, uniform: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> Tensor:
-        kept = torch.from_numpy(uniform).ge_(self.dropout)  # in place: 1 where a unit is kept, else 0
-        return kept.to(self.dtype).div_(1 - self.dropout)
+    def _kept(self, words: npt.NDArray[np.uint32]) -> Tensor:
+        """1/(1-p) where a unit is kept, with probability 1-p, else 0; float32 is written over the words.
+
+        It is kept where `Generator.random(dtype=float32)` would have said p or more. Those numbers are the upper 24
+        bits of the words; comparing the words themselves takes half the time.
+        """
+        dropped_below = math.ceil(float(np.float32(self.dropout)) * 2**24) << 8
+        scale = np.dtype(str(self.dtype).removeprefix("torch.")).type(1 / (1 - self.dropout))
+        place = words.view(np.float32) if scale.itemsize == words.itemsize else None
+        return torch.from_numpy(np.multiply(words >= dropped_below, scale, out=place))
 
 
-def _at(rng: np.random.Generator, place: int, count: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
-    """Numbers `place` to `place + count` of `rng.random(dtype=float32)`; the generator itself stays where it is.
+def _words(rng: np.random.Generator, place: int, count: int) -> npt.NDArray[np.uint32]:
+    """Words `place` to `place + count` of a generator's stream; the generator itself stays where it is.
 
-    PCG64 makes two such numbers of each of its steps, and can skip steps.
+    PCG64 makes two of each of its steps, the lower half first, and can skip steps.
     """
     bits = np.random.PCG64(0)
     bits.state = rng.bit_generator.state  # type: ignore[assignment]
     bits.advance(place // 2)
-    return np.random.Generator(bits).random(count + place % 2, dtype=np.float32)[place % 2 :]
+    skipped = place % 2
+    steps = bits.random_raw((skipped + count + 1) // 2)
+    return steps.astype("<u8", copy=False).view("<u4")[skipped : skipped + count]

@@ -266,3 +266,14 @@ def test_the_memory_of_a_closed_unit_ends_at_zero_instead_of_denormal_numbers() 
         assert not ((adam.mean != 0) & (adam.mean.abs() < smallest)).any()
     assert (adam.mean == 0).all()  # 0.9^2000 of it is nothing a single can hold
     torch.testing.assert_close(adam.square[0, 0], torch.tensor(1e-9 * 0.999**2000), rtol=1e-3, atol=0)
+
+
+def test_a_parameter_without_any_gradient_stays_and_its_square_is_never_zero() -> None:
+    """The square root of zero takes many times as long as that of another number."""
+    parameters = torch.tensor([[0.3, 0.3]])
+    adam = Adam(parameters)
+    for _ in range(200):
+        adam.step(parameters, torch.tensor([[1e-3, 0.0]]))
+        assert (adam.square > 0).all()
+    assert parameters[0, 1] == torch.tensor(0.3)
+    assert adam.square[0, 1].sqrt() + 1e-8 * 0.001**0.5 == torch.tensor(1e-8 * 0.001**0.5)  # lost in Adam's first scale

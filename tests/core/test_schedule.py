@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from apod.randomness import generator
 from apod.schedule import Schedule, Step
 
 BASE = Schedule(n=50, hidden=(6, 4), seed=3, dataset="people", round=2, epochs=3, batch_size=16)
@@ -96,6 +98,17 @@ def test_units_are_dropped_at_the_stated_rate_and_the_rest_scaled_up(dropout: fl
     assert torch.allclose(masks[kept], torch.tensor(1 / (1 - dropout), dtype=torch.float64))
     assert abs(float((~kept).double().mean()) - dropout) < 5 * (dropout * (1 - dropout) / len(masks)) ** 0.5 + 1e-9
     assert float(masks.mean()) == pytest.approx(1, abs=0.05)  # the expected activation is unchanged
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.1, 0.5, 1 / 3, 0.9])
+def test_a_unit_is_kept_where_a_uniform_number_is_not_below_the_rate(dropout: float) -> None:
+    odd = {"n": 5, "hidden": (3,), "batch_size": 2, "epochs": 1, "own": 1}  # streams that end amid a generator's step
+    key = (BASE.dataset, BASE.round, 0)
+    front_of = generator(BASE.seed, "dropout", *key).random((5, 3), dtype=np.float32) >= np.float32(dropout)
+    behind_of = generator(BASE.seed, "dropout-penalty", *key).random((1, 3, 3), dtype=np.float32) >= np.float32(dropout)
+    found = steps(**odd, dropout=dropout)
+    assert np.array_equal(torch.cat([front(step)[0] for step in found]).numpy() > 0, front_of)
+    assert np.array_equal(torch.stack([behind(step)[0] for step in found], 1).numpy() > 0, behind_of)
 
 
 def test_masks_differ_between_steps_layers_and_rows() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from typing import Protocol
 
@@ -22,6 +23,7 @@ from apod.data.dataset import UNKNOWN, IntArray
 from apod.heads import HeadBank
 from apod.pod import Training, round_schedule
 from apod.pool import Pool
+from apod.proxy import LogisticProxy
 from apod.randomness import generator
 from apod.rounds import first_answers_done
 from apod.selection import first_rows
@@ -72,6 +74,19 @@ class Unit:
         order = first_rows(self.pool.labels.numpy(), generator(self.pool.seed, "first", self.pool.dataset))
         rows = [choice.row for choice in islice(order, self.budget)]
         return Answers(tuple(rows), tuple(oracle(row) for row in rows))
+
+    @cached_property
+    def everybody(self) -> Answers:
+        """The groups of the whole training part: what methods with all groups known start from."""
+        return Answers(tuple(range(len(self.groups))), tuple(self.groups.tolist()))
+
+    @cached_property
+    def membership_by_everybody(self) -> Tensor:
+        """(1, V, G) proxy groups of the validation part, by an f_a learnt from everybody."""
+        pool = self.pool
+        proxy = LogisticProxy(1, pool.embeddings.shape[1], pool.n_groups, pool.seed, pool.dataset, regularisation=1.0)
+        proxy.fit(pool.embeddings, [self.everybody])
+        return proxy.probabilities(pool.validation)
 
     def train(self, bank: HeadBank, round_: int, slope: Callable[[Tensor, Tensor], Tensor]) -> None:
         """One round of the bank: every mini-batch's margins (K, B) and rows (B,) give the slope of its loss, (K, B)."""

@@ -17,7 +17,6 @@ from apod.bench.rivals import CglArm, DfrArm, FairDsrArm, JttArm, SsaArm
 from apod.heads import HeadBank
 from apod.mitigation import HeadPlan, Mitigation, Plan, TrajectoryPlan
 from apod.pod import DrawnPenaltyRows, train_heads
-from apod.proxy import LogisticProxy
 from apod.randomness import generator
 
 
@@ -77,11 +76,7 @@ class AllKnownArm:
     def __init__(self, unit: Unit, runs: Sequence[RunName]) -> None:
         self.runs, self._unit, self._round = runs, unit, 0
         self.heads = unit.bank(len(runs))
-        self._everybody = Answers(tuple(range(len(unit.groups))), tuple(unit.groups.tolist()))
-        pool = unit.pool
-        proxy = LogisticProxy(1, pool.embeddings.shape[1], pool.n_groups, pool.seed, pool.dataset, regularisation=1.0)
-        proxy.fit(pool.embeddings, [self._everybody])
-        self._membership = proxy.probabilities(pool.validation).expand(len(runs), -1, -1)
+        self._membership = unit.membership_by_everybody.expand(len(runs), -1, -1)
 
     def validation_membership(self) -> Tensor:
         """The validation part has no true groups here either."""
@@ -89,7 +84,7 @@ class AllKnownArm:
 
     def answers(self) -> list[Answers]:
         """Everybody."""
-        return [self._everybody] * len(self.runs)
+        return [self._unit.everybody] * len(self.runs)
 
 
 class PodAllArm(AllKnownArm):

@@ -133,10 +133,10 @@ class ArmRecorder:
     def part(self) -> Part:
         """Rows of runs (each at its best round on the validation part), of all rounds, and of all answers."""
         runs, rounds, answers = [], [], []
-        given = self._arm.answers()
+        given, metrics = self._arm.answers(), [_metrics(counts) for counts in self._counts]  # by round and run
         for k, head in enumerate(self._heads):
-            for number, counts in enumerate(self._counts):
-                rounds.append({**head, "round": number, "answered": self._answered[number][k], **_metrics(counts[k])})
+            for number, answered in enumerate(self._answered):
+                rounds.append({**head, "round": number, "answered": answered[k], **metrics[number][k]})
             kept = int(self._best.round[k])
             validation = self._scores[kept]
             runs.append(
@@ -150,7 +150,7 @@ class ArmRecorder:
                     "validation_accuracy": float(validation.accuracy[k]),
                     "validation_fairness": float(validation.fairness[k]) if self._knows[k] else float("nan"),
                     "validation_score": float(validation.score[k]),
-                    **_metrics(self._counts[kept][k]),
+                    **metrics[kept][k],
                 }
             )
             if self._arm.runs[k].method.annotation == PARTIAL:
@@ -165,8 +165,10 @@ class ArmRecorder:
         ]
 
 
-def _metrics(counts: GroupCounts) -> Row:
-    row: Row = {name: float(METRICS[name](counts)) for name in SCALARS}
+def _metrics(counts: GroupCounts) -> list[Row]:
+    """Of every run of a round."""
+    columns = {name: METRICS[name](counts) for name in SCALARS}
     for rate in ("tpr", "fpr", "selection_rate"):
-        row |= {f"{rate}_{group}": float(value) for group, value in enumerate(METRICS[rate](counts))}
-    return row | {f"n_{group}": int(n) for group, n in enumerate(counts.n)}
+        columns |= {f"{rate}_{group}": values for group, values in enumerate(METRICS[rate](counts).T)}
+    columns |= {f"n_{group}": n for group, n in enumerate(counts.n.T)}
+    return [dict(zip(columns, row, strict=True)) for row in zip(*(c.tolist() for c in columns.values()), strict=True)]
