@@ -35,7 +35,9 @@ class RoundHeads(BestHeads):
         self._step = 1  # every so many rounds are kept, and the last
         self._kept: dict[int, Tensor] = {}  # (K, P) by round
         self._predicted: dict[int, npt.NDArray[np.bool_]] = {}  # (K, V) of the rows judged last, by round
-        self._judged: tuple[int, ...] = ()  # which rows these were
+        self._judged: Tensor | None = (
+            None  # which rows these were; held, so that no other rows take its place in memory
+        )
 
     def update(self, bank: HeadBank, scores: RoundScores, round_: int) -> None:
         """Take all heads as they are after this round."""
@@ -56,9 +58,8 @@ class RoundHeads(BestHeads):
 
     def decisions(self, validation: Tensor, sizes: tuple[int, ...]) -> npt.NDArray[np.bool_]:
         """(R, K, V) what the heads of all rounds decide about the validation part; each round is asked once."""
-        rows = (validation.data_ptr(), *validation.shape, *validation.stride())
-        if rows != self._judged:
-            self._judged, self._predicted = rows, {}
+        if not _same_memory(validation, self._judged):
+            self._judged, self._predicted = validation, {}
         for round_, heads in self._kept.items():
             if round_ not in self._predicted:
                 self._predicted[round_] = (HeadBank(heads, sizes).margins(validation) > 0).numpy()
@@ -82,6 +83,13 @@ class RoundHeads(BestHeads):
         super().restore(state)
         self._step, self._predicted = int(state["step"]), {}
         self._kept = {int(round_): heads.clone() for round_, heads in zip(state["rounds"], state["heads"], strict=True)}
+
+
+def _same_memory(rows: Tensor, others: Tensor | None) -> bool:
+    if others is None:
+        return False
+    place, other = ((one.data_ptr(), one.shape, one.stride()) for one in (rows, others))
+    return place == other
 
 
 @dataclass(frozen=True, eq=False)

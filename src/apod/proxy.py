@@ -28,17 +28,17 @@ State = dict[str, npt.NDArray[np.float64]]
 
 
 class Proxy(Protocol):
-    """f_a for T trajectories.
+    """f_a for T trajectories. `seen` (N, d) is what it reads of people: their embeddings or encoded columns.
 
-    Invariants: `probabilities` rows sum to one; the result depends on the embeddings, the answers fitted so far and
+    Invariants: `probabilities` rows sum to one; the result depends on what is seen, the answers fitted so far and
     the seed alone; a group nobody has answered yet may get any probability but never an error.
     """
 
-    def fit(self, embeddings: Tensor, trajectories: Sequence[Answers]) -> None:
+    def fit(self, seen: Tensor, trajectories: Sequence[Answers]) -> None:
         """Learn from the answers of every trajectory; may continue from the last fit."""
         ...
 
-    def probabilities(self, embeddings: Tensor) -> Tensor:
+    def probabilities(self, seen: Tensor) -> Tensor:
         """(T, N, G) membership probabilities."""
         ...
 
@@ -71,10 +71,10 @@ class PerceptronProxy:
         self.bank = HeadBank.replicate(initial, trajectories, (width, n_groups), dtype)
         self.epochs, self.n_groups = epochs, n_groups
 
-    def fit(self, embeddings: Tensor, trajectories: Sequence[Answers]) -> None:
+    def fit(self, seen: Tensor, trajectories: Sequence[Answers]) -> None:
         """10 more epochs on S (20 the first time); S of more than a mini-batch gets a step per 256 rows."""
-        stacked = stack_answers(trajectories, self.n_groups, embeddings.dtype)
-        own = embeddings[stacked.rows]  # (T, S, M)
+        stacked = stack_answers(trajectories, self.n_groups, seen.dtype)
+        own = seen[stacked.rows]  # (T, S, M)
         epochs = self.epochs * (2 if self.bank.adam.steps == 0 else 1)
         trust = stacked.membership.sum(dim=2)  # (T, S)
 
@@ -85,12 +85,12 @@ class PerceptronProxy:
             for _ in range(epochs * -(-own.shape[1] // 256)):
                 self.bank.step(None, own, [], slope, scale=1.0)
 
-    def probabilities(self, embeddings: Tensor) -> Tensor:
+    def probabilities(self, seen: Tensor) -> Tensor:
         """Softmax of the linear layer."""
         if self.n_groups == 2:  # the same, ten times as fast
-            margin = self.bank.margins(embeddings)
+            margin = self.bank.margins(seen)
             return torch.stack([(-margin).sigmoid(), margin.sigmoid()], dim=2)
-        return self.bank.logits(embeddings).softmax(dim=2)
+        return self.bank.logits(seen).softmax(dim=2)
 
     def state(self) -> State:
         """Weights and Adam's memory."""
@@ -102,7 +102,7 @@ class PerceptronProxy:
 
 
 class LogisticProxy:
-    """The sturdier f_a: logistic regression with strong L2 on standardised embeddings, fitted to convergence."""
+    """The sturdier f_a: logistic regression with strong L2 on standardised columns, fitted to convergence."""
 
     def __init__(
         self,
@@ -111,20 +111,20 @@ class LogisticProxy:
         n_groups: int,
         seed: int,
         dataset: str,
-        dtype: torch.dtype = torch.float32,  # fitted in double precision whatever the embeddings are
+        dtype: torch.dtype = torch.float32,  # fitted in double precision whatever it reads
         regularisation: float = 0.01,
     ) -> None:
         self.n_groups, self.regularisation = n_groups, regularisation
         self._weights = np.zeros((trajectories, width + 1, n_groups))
         self._centre, self._scale = np.zeros(width), np.ones(width)
 
-    def fit(self, embeddings: Tensor, trajectories: Sequence[Answers]) -> None:
+    def fit(self, seen: Tensor, trajectories: Sequence[Answers]) -> None:
         """Fit each trajectory's answers anew; with one group seen so far, its frequency is all there is."""
-        self._centre, spread = _moments(embeddings)
+        self._centre, spread = _moments(seen)
         self._scale = np.where(spread > 1e-9, spread, 1.0)
         for number, answers in enumerate(trajectories):
             rows, groups = answers.known()
-            inputs = (embeddings[torch.from_numpy(rows)].double().numpy() - self._centre) / self._scale
+            inputs = (seen[torch.from_numpy(rows)].double().numpy() - self._centre) / self._scale
             self._weights[number] = self._fit_one(inputs, groups, answers.trust())
 
     def _fit_one(
@@ -149,12 +149,12 @@ class LogisticProxy:
         weights[-1, absent] = weights[-1, ~absent].min() - np.log(len(groups) + 1.0)
         return weights
 
-    def probabilities(self, embeddings: Tensor) -> Tensor:
+    def probabilities(self, seen: Tensor) -> Tensor:
         """Softmax of the fitted linear scores."""
-        inputs = (embeddings.double() - torch.from_numpy(self._centre)) / torch.from_numpy(self._scale)
+        inputs = (seen.double() - torch.from_numpy(self._centre)) / torch.from_numpy(self._scale)
         weights = torch.from_numpy(self._weights)
         scores = inputs.expand(len(weights), -1, -1) @ weights[:, :-1] + weights[:, -1:]  # (T, N, G)
-        return scores.softmax(dim=2).to(embeddings.dtype)
+        return scores.softmax(dim=2).to(seen.dtype)
 
     def state(self) -> State:
         """Weights and standardisation."""
@@ -165,14 +165,14 @@ class LogisticProxy:
         self._weights, self._centre, self._scale = state["weights"].copy(), state["centre"], state["scale"]
 
 
-def _moments(embeddings: Tensor) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def _moments(seen: Tensor) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """(d,) mean and standard deviation of the columns; of a large pool two sweeps, the first time only."""
-    if not is_large(len(embeddings)):
-        pool = embeddings.double().numpy()
+    if not is_large(len(seen)):
+        pool = seen.double().numpy()
         return pool.mean(axis=0), pool.std(axis=0)
-    if embeddings not in _LARGE_MOMENTS:
-        _LARGE_MOMENTS[embeddings] = moments(embeddings.numpy())
-    found: tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]] = _LARGE_MOMENTS[embeddings]
+    if seen not in _LARGE_MOMENTS:
+        _LARGE_MOMENTS[seen] = moments(seen.numpy())
+    found: tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]] = _LARGE_MOMENTS[seen]
     return found
 
 
@@ -182,7 +182,7 @@ _LARGE_MOMENTS = WeakTensorKeyDictionary()  # by identity: the same pool is fitt
 class LaplaceProxy(LogisticProxy):
     """Logistic f_a with a posterior: what the answers leave open can be drawn, and shows in every estimate.
 
-    The penalty of the fit is scaled by the width, so that it means the same for narrow and wide embeddings.
+    The penalty of the fit is scaled by the width, so that it means the same for few and many columns.
     """
 
     def __init__(
@@ -199,21 +199,21 @@ class LaplaceProxy(LogisticProxy):
         size = (width + 1) * len(free_groups(n_groups))
         self._precision = np.stack([np.eye(size)] * trajectories)
 
-    def fit(self, embeddings: Tensor, trajectories: Sequence[Answers]) -> None:
+    def fit(self, seen: Tensor, trajectories: Sequence[Answers]) -> None:
         """The fitted weights of each trajectory, and the precision of their posterior."""
-        super().fit(embeddings, trajectories)
+        super().fit(seen, trajectories)
         for number, answers in enumerate(trajectories):
             rows, _ = answers.known()
-            told = self._seen_by(number, embeddings[torch.from_numpy(rows)])
+            told = self._seen_by(number, seen[torch.from_numpy(rows)])
             self._precision[number] = precision_matrix(*told, answers.trust(), self.regularisation)
 
-    def draws(self, embeddings: Tensor, to_come: npt.NDArray[np.float64] | float = 0.0) -> Tensor:
+    def draws(self, seen: Tensor, to_come: npt.NDArray[np.float64] | float = 0.0) -> Tensor:
         """(draws, T, N, G) membership probabilities by weights drawn from the posterior; the same noise every time.
 
         `to_come` is the `information` of further answers: the posterior is then as narrow as these will make it, around
         the weights as they are.
         """
-        inputs = (embeddings.double().numpy() - self._centre) / self._scale
+        inputs = (seen.double().numpy() - self._centre) / self._scale
         drawn = np.stack(
             [
                 weight_draws(weights, certain, generator(*self._key))
@@ -225,7 +225,7 @@ class LaplaceProxy(LogisticProxy):
         flat = np.moveaxis(against, 2, 0).reshape(drawn.shape[2], -1)  # one product for all draws and trajectories
         shape = (*drawn.shape[:2], self.n_groups - 1, len(inputs))
         scores = torch.from_numpy((inputs @ flat[:-1] + flat[-1]).T.reshape(shape))
-        scores = scores.transpose(2, 3).to(embeddings.dtype)  # (draws, T, N, G - 1)
+        scores = scores.transpose(2, 3).to(seen.dtype)  # (draws, T, N, G - 1)
         if self.n_groups == 2:
             return torch.cat([(-scores).sigmoid(), scores.sigmoid()], dim=3)  # faster than a softmax
         return torch.cat([torch.zeros_like(scores[..., :1]), scores], dim=3).softmax(dim=3)
@@ -256,4 +256,4 @@ PROXIES: dict[str, Callable[[int, int, int, int, str, torch.dtype], Proxy]] = {
     "logistic": LogisticProxy,
     "laplace": LaplaceProxy,
 }
-"""Kinds of f_a, each made from (trajectories, width, n_groups, seed, dataset, dtype of the embeddings)."""
+"""Kinds of f_a, each made from (trajectories, width, n_groups, seed, dataset, dtype of what it reads)."""

@@ -115,7 +115,7 @@ class Settings:
             "over": self.penalty.over,
             "selector": self.selector,
             "proxy": self.proxy,
-            "proxy_reads": self.proxy_reads,
+            "proxy_reads": self.f_a_reads,
             "head_choice": "posterior" if self.by_posterior else "score",
             "strengths": sorted(self.strengths),
             "trajectories": self.trajectories,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,11 +18,11 @@ from torch import Tensor
 import apod.bench.runner
 import apod.bench.sources
 import apod.bench.unit
-from apod.bench.arms import ARMS
+from apod.bench.arms import ARMS, LffArm
 from apod.bench.methods import METHODS, resolve
 from apod.bench.runner import BenchPlan, run_bench
 from apod.bench.sources import TableSource
-from apod.bench.store import FORMAT, Part, ResultStore
+from apod.bench.store import FORMAT, NUMBERS, Part, ResultStore
 from apod.cli import main
 from apod.errors import CheckpointError, InputError
 
@@ -123,11 +124,13 @@ def test_two_processes_give_the_same_tables_as_one(tmp_path: Path, monkeypatch: 
         )
 
 
-class Broken:
+class Broken(LffArm):
     """An arm that fails in its second round."""
 
-    def __init__(self, unit: object, runs: object) -> None:
-        raise ArithmeticError("the loss is not a number")
+    def advance(self) -> None:
+        if self._round == 1:
+            raise ArithmeticError("the loss is not a number")
+        super().advance()
 
 
 def break_arm(patch: pytest.MonkeyPatch, trainer: str) -> None:
@@ -235,6 +238,17 @@ def test_results_of_another_format_are_refused(tmp_path: Path) -> None:
         bench(tiny_plan("vanilla"), tmp_path / "r")
 
 
+def test_results_of_a_version_with_other_numbers_are_refused(tmp_path: Path) -> None:
+    bench(tiny_plan("vanilla"), tmp_path / "r")
+    marker = tmp_path / "r" / "bench.json"
+    assert json.loads(marker.read_text()) == {"format": FORMAT, "numbers": NUMBERS}
+    marker.write_text(json.dumps({"format": FORMAT, "numbers": NUMBERS + 1}))
+    with pytest.raises(CheckpointError, match="other numbers: choose another --out"):
+        bench(tiny_plan("vanilla", "apod"), tmp_path / "r")
+    marker.write_text(json.dumps({"format": FORMAT}))  # written before numbers had a version: that was 2
+    assert (bench(tiny_plan("vanilla"), tmp_path / "r").read("runs")["status"] == "ok").all()
+
+
 def test_a_folder_with_something_else_in_it_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("dear ...")
     with pytest.raises(InputError, match="is not empty and holds no bench results: choose another --out"):
@@ -313,10 +327,12 @@ def test_what_is_named_twice_is_run_once(tmp_path: Path) -> None:
     assert store.read("answers")["order"].is_unique
 
 
-def test_progress_tells_of_every_part_and_of_what_is_under_way(tmp_path: Path) -> None:
+def test_progress_tells_of_every_part_and_of_what_is_under_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     heard: list[tuple[int, int, str]] = []
+    monkeypatch.setattr("apod.bench.runner.LOOK_EVERY", 0.001)
     run_bench(tiny_plan(*FEW), tmp_path / "r", 1, lambda done, total, text: heard.append((done, total, text)))
     assert heard[-1] == (2, 2, "")
+    assert any(re.search(r"tiny, seed 0: pod, \d+ heads, round \d+/\d+", text) for _, _, text in heard)
     assert not list((tmp_path / "r" / "under-way").iterdir())
 
 

@@ -191,6 +191,16 @@ def test_other_rows_are_decided_about_anew() -> None:
     np.testing.assert_array_equal(everybody[:, :, ::3], few)
 
 
+def test_rows_that_take_the_place_of_others_in_memory_are_decided_about_anew() -> None:
+    pool, banks, _ = simple(5)
+    heads = kept(banks)
+    for shift in range(20):
+        rows = pool.validation + shift  # the last ones' memory is free again
+        expected = np.stack([(bank.margins(rows) > 0).numpy() for bank in banks])
+        np.testing.assert_array_equal(heads.decisions(rows, SIZES), expected)
+        del rows
+
+
 def test_where_a_label_has_nobody_no_gap_is_known_and_the_plain_head_stays() -> None:
     pool, banks, draws = simple(6)
     ones = replace(pool, validation_labels=torch.ones_like(pool.validation_labels))

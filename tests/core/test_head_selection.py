@@ -177,7 +177,7 @@ def test_the_posterior_chooses_the_fair_head_where_groups_are_known() -> None:
     assert choice.better.tolist() == [0.0, 1.0]
 
 
-def test_thin_evidence_leaves_the_head_as_it_was_and_says_so() -> None:
+def test_where_it_is_not_clear_who_is_favoured_the_head_stays_as_it_was_and_says_so() -> None:
     labels, groups, unfair, fair = _people()
     pool, bank = _pool_and_heads(np.stack([unfair, fair]).astype(float), labels)
     rng = np.random.default_rng(0)
@@ -187,6 +187,21 @@ def test_thin_evidence_leaves_the_head_as_it_was_and_says_so() -> None:
     assert choice.better[1] < SURE
     assert choice.head == 0
     assert "not clear which group is at a disadvantage" in choice.reason
+
+
+def test_thin_evidence_for_a_smaller_gap_leaves_the_head_as_it_was_and_says_so() -> None:
+    labels, groups, unfair, fair = _people()
+    pool, bank = _pool_and_heads(np.stack([unfair, fair]).astype(float), labels)
+    swapped = groups.copy()
+    swapped[50:90], swapped[200:240] = (
+        1,
+        0,
+    )  # now the plain head is the fairer one (.1 against .4), in the same direction
+    draws = np.stack([np.eye(2)[groups]] * 5 + [np.eye(2)[swapped]] * 5)[:, None]
+    choice = choose_head(pool, bank, torch.tensor([0.0, 1.0]), torch.from_numpy(draws))
+    assert 0 < choice.better[1] < SURE
+    assert choice.head == 0
+    assert "is thin" in choice.reason
 
 
 def test_a_head_that_levels_down_is_never_chosen() -> None:

@@ -11,9 +11,9 @@ from apod.coverage.typical import MOST_ROWS, SHARE
 
 
 def densest(points: np.ndarray, covered: list[int], k: int) -> list[int]:
-    """Greedy cover by counting every ball anew; its radius holds a share of all pairs."""
+    """Greedy cover by counting every ball anew; its radius holds a share of all rows, and one other on average."""
     squares = ((points[:, None] - points[None]) ** 2).sum(axis=2)
-    near = squares <= np.quantile(squares, SHARE) * (1 + 1e-9)
+    near = squares <= np.quantile(squares, max(SHARE, 2 / len(points))) * (1 + 1e-9)
     open_ = ~near[covered].any(axis=0) if covered else np.ones(len(points), dtype=bool)
     picked: list[int] = []
     while len(picked) < k:
@@ -36,6 +36,15 @@ def test_the_first_picks_are_those_of_a_count_over_all_pairs(seed: int, n: int, 
     candidates[covered] = False
     expected = densest(points.astype(np.float64), covered, k)
     assert typical_rows(points, candidates, covered, k)[: len(expected)] == expected
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(8, 33))
+def test_of_few_rows_the_first_is_still_one_amid_others(seed: int, n: int) -> None:
+    rng = np.random.default_rng(seed)
+    alone = n // 2
+    points = np.concatenate([100.0 * np.arange(1, alone + 1), rng.normal(size=n - alone)])[:, None].astype(np.float32)
+    assert typical_rows(points, np.ones(n, dtype=bool), [], 1)[0] >= alone  # one of those around zero
 
 
 @settings(max_examples=40, deadline=None)

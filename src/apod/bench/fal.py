@@ -21,6 +21,7 @@ from apod.heads import HeadBank
 from apod.metrics import METRICS, group_counts
 from apod.proxy import PerceptronProxy
 from apod.randomness import generator
+from apod.threads import training_steps
 
 BUFFER = 16
 """Candidates per question."""
@@ -70,9 +71,10 @@ class FalArm:
         def slope(margin: Tensor) -> Tensor:
             return weights * (margin.sigmoid() - targets)
 
-        for _ in range(training.epochs):
-            masks = [_mask(keep, own.shape[1], width, training.dropout) for width in training.hidden]
-            bank.step_margins(None, own, masks, slope, 1 / (1 - training.dropout))
+        with training_steps():
+            for _ in range(training.epochs):
+                masks = [_mask(keep, own.shape[1], width, training.dropout) for width in training.hidden]
+                bank.step_margins(None, own, masks, slope, 1 / (1 - training.dropout))
 
     def _best_candidates(self) -> list[int]:
         """Per run, the row of the buffer with the best expected objective; ties to the first of the buffer."""

@@ -25,6 +25,7 @@ from apod.settings import PRESETS, Settings
 
 TABLES = ("adult", "meps", "loan", "german", "bank")
 """The datasets that are tables; the CelebA tasks need pictures."""
+LOOK_EVERY = 0.5  # seconds, at what the workers are at
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,7 @@ def _watch(store: ResultStore, total: int, progress: Progress | None) -> Callabl
         progress(store.count() - before, total, " · ".join(store.under_way()))
 
     def look() -> None:
-        while not ended.wait(0.5):
+        while not ended.wait(LOOK_EVERY):
             tell()
 
     thread = threading.Thread(target=look, daemon=True)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, Protocol
+from uuid import uuid4
 
 import numpy as np
 import pandas as pd
@@ -71,7 +71,7 @@ class TableSource:
             return torch.from_numpy(np.load(kept, allow_pickle=False))
         embeddings = prepare(self.dataset, settings, seed, progress).embeddings
         folder.mkdir(parents=True, exist_ok=True)
-        partial = kept.with_suffix(f".{os.getpid()}.partial")
+        partial = kept.with_suffix(f".{uuid4().hex}.partial")
         with partial.open("wb") as file:
             np.save(file, embeddings.numpy(), allow_pickle=False)
         partial.replace(kept)

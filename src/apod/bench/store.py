@@ -1,6 +1,6 @@
 """Results on disk: finished rows are kept by content key, in parts that appear whole or not at all.
 
-results/bench.json            which version of this format wrote the folder
+results/bench.json            which version of this format, and of the numbers, wrote the folder
 results/parts/<key>/          runs.parquet, rounds.parquet, answers.parquet of one arm of one unit
 results/runs.parquet ...      all parts together, written when a bench ends
 """
@@ -23,6 +23,9 @@ from apod.bench.methods import METHODS
 from apod.errors import CheckpointError, InputError
 
 FORMAT = 1
+NUMBERS = 2
+"""Raised whenever the same run gives other numbers than before, be it in the last bits: a results folder does not mix
+them. Folders that name none have 2."""
 TABLES = ("runs", "rounds", "answers")
 
 _ABANDONED_SECONDS = 60
@@ -69,17 +72,23 @@ class ResultStore:
         self.folder.mkdir(parents=True, exist_ok=True)
         if any(path != partial for path in self.folder.iterdir()):
             raise InputError(f"{self.folder} is not empty and holds no bench results: choose another --out.")
-        partial.write_text(json.dumps({"format": FORMAT}) + "\n")
+        partial.write_text(json.dumps({"format": FORMAT, "numbers": NUMBERS}) + "\n")
         partial.replace(self._marker)
 
     def _check(self) -> None:
         try:
-            found = json.loads(self._marker.read_text()).get("format")
+            told = json.loads(self._marker.read_text())
+            found, numbers = told.get("format"), told.get("numbers", 2)
         except (json.JSONDecodeError, OSError, AttributeError):
-            found = None
+            found, numbers = None, None
         if found != FORMAT:
             raise CheckpointError(
                 f"The results in {self.folder} have format {found}, this version writes {FORMAT}: choose another --out."
+            )
+        if numbers != NUMBERS:
+            raise CheckpointError(
+                f"The results in {self.folder} come from a version whose runs give other numbers: choose another "
+                "--out, so that the two are not mixed."
             )
 
     def finished(self, retry_failed: bool = False) -> set[str]:

@@ -13,7 +13,7 @@ from apod.bench.comparison import Comparison
 from apod.bench.document import Table
 from apod.bench.published import CAUTION, PUBLISHED_MEPS
 from apod.bench.results import ANNOTATION, FEW_SELECTED, FloatArray, MethodRuns, TaskResults
-from apod.bench.statistics import Span, mean_over_seeds
+from apod.bench.statistics import EXTRA_GAP, Span, mean_over_seeds
 
 DASH, DAGGER, DOUBLE = "–", "†", "‡"
 MARKS = (
@@ -95,7 +95,7 @@ def chosen_table(comparison: Comparison) -> Table:
         "Differences: paired over seeds, 95 % t interval. Share: from means over seeds, 95 % bootstrap interval over "
         "seeds from five seeds on; no interval where the gap that all groups known closes may be zero.",
         f"Area: between the curve's mean points and accuracy {number(least)} (the commoner label for everybody), gap "
-        f"{number(most)} (Vanilla's + 0.1).",
+        f"{number(most)} (Vanilla's + {EXTRA_GAP:g}).",
         MARKS,
     )
     return Table(f"{task.title}: points chosen on the validation part", head, tuple(rows), notes)

@@ -16,7 +16,7 @@ from torch import Tensor
 from apod.bench.arm import Arm, RunName, Unit
 from apod.bench.arms import ARMS
 from apod.bench.methods import NONE, PARTIAL
-from apod.bench.store import Part, Row
+from apod.bench.store import NUMBERS, Part, Row
 from apod.data.dataset import Dataset, Split
 from apod.head_selection import BestHeads, RoundScores, score_heads
 from apod.metrics import METRICS, GroupCounts, group_counts
@@ -26,9 +26,6 @@ from apod.settings import answers_allowed
 
 SCALARS = ("accuracy", "balanced_accuracy", "eop", "delta_eo", "gap", "demographic_parity_difference",
            "equalized_odds_difference")  # fmt: skip
-
-_NUMBERS = 2
-"""Raised whenever the same run gives other numbers than before, be it in the last bits: old rows are computed anew."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +52,7 @@ def run_key(data_fingerprint: str, seed: int, training: Training, run: RunName) 
     method = [run.method.name, run.method.trainer, run.method.selector, run.method.upfront]
     # steps of the first head came later: without any, rows that were finished before are still the same
     told = {name: value for name, value in asdict(training).items() if name != "head_steps" or value}
-    facts = [_NUMBERS, data_fingerprint, seed, told, method, run.value]
+    facts = [NUMBERS, data_fingerprint, seed, told, method, run.value]
     return hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 

@@ -1,8 +1,9 @@
 """Typical rows: the densest spot nobody was asked about yet, with a radius that the rows themselves set.
 
-Probability cover needs a radius. Here it is the distance within which a row finds a given share of the others, so it
-needs no tuning to the scale of the embeddings; once everything is covered at that share, the next rows are picked at
-half of it, and so on: first the large regions, then what lies between them.
+Probability cover needs a radius. Here it is the distance within which a row finds a given share of all rows, itself
+included, so it needs no tuning to the scale of the embeddings; of few rows, the distance within which it finds one
+other on average. Once everything is covered at that share, the next rows are picked at half of it, and so on: first
+the large regions, then what lies between them.
 """
 
 from __future__ import annotations
@@ -49,9 +50,9 @@ def typical_rows(matrix: Rows, candidates: Mask, covered: Sequence[int], k: int)
     if len(free) < min(k, len(askable)):  # hardly anybody is left of those who stand for all
         free = _spaced(askable, max(k, MOST_ROWS))
     everybody = np.union1d(rows, asked)
-    distances = _pairs(matrix[_spaced(everybody, RADIUS_ROWS)])
+    distances = _pairs(matrix[_spaced(everybody, RADIUS_ROWS)])  # to oneself among them
     crowd = _Crowd(matrix[free], matrix[asked])
-    share = SHARE
+    share = min(1.0, max(SHARE, 2 / len(distances)))
     while len(crowd.picked) < min(k, len(free)) and share * len(everybody) >= 0.5:
         crowd.pick(k, max(0.0, float(np.quantile(distances, share))) * SLACK)
         share /= 2
