@@ -120,7 +120,25 @@ def test_ctrl_c_keeps_what_was_answered_and_the_run_resumes(people_csv: Path, tm
     assert len(json.loads((tmp_path / "o" / "result.json").read_text())["answers"]) == 60
 
 
+@pytest.mark.parametrize(
+    ("strength", "said"),
+    [(0.0, "plain: accuracy 0.800 gap 0.100  it would stay"), (0.5, "strength 0.5: accuracy 0.790")],
+)
+def test_a_round_tells_of_the_head_that_would_be_chosen(
+    strength: float, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from apod.cli.progress import TerminalListener
+
+    plain = {"strength": 0.0, "accuracy": 0.8, "gap": 0.1, "validation_score": 1.0}
+    other = {"strength": 0.7, "accuracy": 0.6, "gap": 0.2, "validation_score": 2.0}
+    estimate = {"strength": strength, "test": {"accuracy": 0.79, "gap": 0.05}, "outlook": None}
+    entry = {"round": 3, "answered": 9, "curve": [plain, other], "estimate": estimate}
+    TerminalListener().round(entry, [], 30)
+    assert said in " ".join(capsys.readouterr().err.split()).replace("gap 0.100 it", "gap 0.100  it")
+
+
 BAD = {
+    "pictures": (["run", "celeba-hair"], "`apod bench`"),
     "no such file": (["run", "nobody.csv", "--label", "hired", "--sensitive", "gender"], "nobody.csv"),
     "unknown dataset": (["run", "adlut"], "did you mean 'adult'"),
     "missing label": (["run", "{csv}", "--label", "hird", "--sensitive", "gender"], "hird"),

@@ -12,6 +12,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from apod.cli import main
+from apod.data import load_dataset
 from apod.data.pictures import PictureSet, decode_square, load_celeba, read_attributes
 from apod.errors import DataUnavailable, InputError, UnknownName
 from apod.images import ImageSettings, image_embeddings
@@ -191,6 +193,25 @@ def test_unusable_pictures_are_named_and_counted_and_left_out_only_when_told(tmp
     assert loaded.labels.tolist() == (truth == 1).astype(int).tolist()
     assert len(loaded.notes) == 2
     assert all(note.startswith("Left out: ") for note in loaded.notes)
+
+
+def test_the_comparison_names_unusable_pictures_and_leaves_them_out_only_when_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = make_celeba(tmp_path, layout="folder")
+    (root / "celeba" / "img_align_celeba" / NAMES[1]).write_bytes(b"no picture at all")
+    told = ["apod", "bench", "--datasets", "celeba-hair", "--data-dir", str(root), "--out", str(tmp_path / "r")]
+    for more, said in (([], "1 picture(s) do not decode: 000002.jpg"), (["--skip-bad"], "Left out: ")):
+        monkeypatch.setattr(sys, "argv", [*told, *more])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        assert stop.value.code == 2
+        assert said in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_picture_task_is_no_table(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="'celeba-hair' is pictures: `apod bench`"):
+        load_dataset("celeba-hair", data_dir=tmp_path)
 
 
 def test_a_damaged_member_of_a_zip_is_named(tmp_path: Path) -> None:

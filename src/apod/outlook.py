@@ -38,9 +38,12 @@ def as_expected(mitigation: Mitigation, choice: HeadChoice, answers: int) -> Exp
 def look_ahead(
     mitigation: Mitigation, bank: HeadBank, judged_on: Pool | None = None, besides: Sequence[int] = ()
 ) -> list[Expected]:
-    """The gap to expect now, with up to four times as many answers, and with these numbers of answers besides."""
-    now = answered(mitigation)
-    totals = {now, *(round(now * step) for step in FURTHER), *(total for total in besides if total > now)}
+    """The gap to expect now, with up to four times as many answers, and with these numbers of answers besides.
+
+    There are never more answers than people.
+    """
+    now, people = answered(mitigation), len(mitigation.pool.labels)
+    totals = {min(max(now, total), people) for total in (now, *(round(now * step) for step in FURTHER), *besides)}
     return [expected_gap(mitigation, bank, total, judged_on) for total in sorted(totals)]
 
 

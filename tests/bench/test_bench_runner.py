@@ -5,14 +5,20 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
+import signal
+import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
+import psutil
 import pytest
-from bench_units import QUICK, same_but_for_time, tiny_plan, tiny_source
+from bench_units import QUICK, same_but_for_time, tiny_people, tiny_plan, tiny_source
 from torch import Tensor
 
 import apod.bench.runner
@@ -346,6 +352,7 @@ def test_progress_tells_of_every_part_and_of_what_is_under_way(tmp_path: Path, m
         (["--datasets", "example", "--strengths", "a"], "--strengths takes numbers separated by commas, got 'a'."),
         (["--datasets", "example", "--strengths", "-1"], "Strengths must be positive numbers"),
         (["--datasets", "example", "--seeds", "0"], "--seeds must be at least 1, got 0."),
+        (["--datasets", "example", "--jobs", "0"], "--jobs must be at least 1, got 0."),
         (["--datasets", ","], "Nothing to compare"),
         (["--datasets", "example", "--methods", ","], "Nothing to compare"),
     ],
@@ -420,3 +427,90 @@ def test_what_does_not_go_round_is_handed_out_trainer_by_trainer() -> None:
     assert _pieces(missing, 2) == [("a", 0, None), ("a", 2, None), ("b", 0, "pod"), ("b", 0, "lff")]
     assert _pieces(missing, 1) == [("a", 0, None), ("a", 2, None), ("b", 0, None)]
     assert _pieces(missing, 3) == [("a", 0, None), ("a", 2, None), ("b", 0, None)]
+
+
+def command(patch: pytest.MonkeyPatch, *arguments: str) -> int:
+    """The status of `apod bench` over tiny populations, in this process."""
+    patch.setattr("apod.settings.PRESETS", {"paper": QUICK})
+    patch.setattr(sys, "argv", ["apod", "bench", "--datasets", "tiny", "--seeds", "1", "--jobs", "1", *arguments])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert isinstance(stop.value.code, int)
+    return stop.value.code
+
+
+def test_the_command_says_why_runs_failed_and_ends_with_1_where_all_did(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with monkeypatch.context() as patch:
+        break_arm(patch, "lff")
+        for methods, status in (("lff", 1), ("lff,vanilla", 0)):
+            assert command(monkeypatch, "--methods", methods, "--out", str(tmp_path / methods)) == status
+            said = capsys.readouterr().err
+            assert "8 failed." in said
+            assert "8 times: ArithmeticError: the loss is not a number" in said
+            assert "--retry-failed" in said
+            assert ("Next: apod figures" in said) == (status == 0)
+    assert command(monkeypatch, "--methods", "lff", "--retry-failed", "--out", str(tmp_path / "lff")) == 0
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    assert command(monkeypatch, "--methods", "vanilla", "--out", str(tmp_path / "file" / "r")) == 2
+    assert f"error: Cannot write to {tmp_path / 'file' / 'r'}" in capsys.readouterr().err
+
+
+def test_a_damaged_part_is_named_and_a_damaged_body_made_anew(tmp_path: Path) -> None:
+    store = bench(tiny_plan("vanilla"), tmp_path / "r")
+    whole = store.read("runs").drop(columns="seconds")
+    (body,) = (tmp_path / "r" / "bodies").glob("*.npy")
+    body.write_bytes(body.read_bytes()[:200])
+    (part,) = (tmp_path / "r" / "parts").iterdir()
+    (part / "runs.parquet").write_bytes(b"PAR1 cut off")
+    with pytest.raises(CheckpointError, match=f"cannot be read: delete the folder {part.name}"):
+        bench(tiny_plan("vanilla"), tmp_path / "r")
+    shutil.rmtree(part)
+    again = bench(tiny_plan("vanilla"), tmp_path / "r").read("runs").drop(columns="seconds")
+    pd.testing.assert_frame_equal(whole, again)
+
+
+def test_a_budget_or_labels_that_cannot_do_are_refused_before_any_body_is_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    people = tiny_people()
+    greedy = replace(people, task=replace(people.task, budget=10_000))
+    alike = replace(people, labels=np.ones_like(people.labels))
+    for dataset, message in ((greedy, "budget of 10000 answers is more than"), (alike, "has one label")):
+        source = TableSource(dataset)
+        monkeypatch.setattr(apod.bench.runner, "load_source", lambda *told, source=source: source)
+        with pytest.raises(InputError, match=message):
+            bench(tiny_plan("vanilla"), tmp_path / "r")
+    assert not (tmp_path / "r").exists()
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_workers_end_with_the_bench_that_started_them(tmp_path: Path, how: signal.Signals) -> None:
+    told = ["bench", "--datasets", "example", "--methods", "pod-all", "--seeds", "2", "--jobs", "2"]
+    bench_ = subprocess.Popen(
+        [sys.executable, "-m", "apod", *told, "--out", str(tmp_path / "r")], stderr=subprocess.DEVNULL
+    )
+    under_way = tmp_path / "r" / "under-way"
+    until(lambda: under_way.is_dir() and len(list(under_way.iterdir())) == 2)
+    workers = [child for child in psutil.Process(bench_.pid).children(recursive=True) if is_worker(child)]
+    assert len(workers) == 2
+    bench_.send_signal(how)
+    bench_.wait()
+    assert not psutil.wait_procs(workers, timeout=20)[1]
+
+
+def is_worker(process: psutil.Process) -> bool:
+    return any("loky" in word and "popen" in word for word in process.cmdline())
+
+
+def until(true: Callable[[], bool], seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

@@ -142,6 +142,14 @@ def test_people_on_whom_annotators_disagree_count_once(mitigation: Mitigation) -
     assert look_ahead(mitigation, mitigation.heads, besides=[90])[-1].answers == 90
 
 
+def test_there_are_never_more_answers_than_people(mitigation: Mitigation) -> None:
+    people = len(mitigation.pool.labels)
+    asked = people - 10
+    mitigation.answers[0] = Answers(tuple(range(asked)), (0, 1) * (asked // 2) + (0,) * (asked % 2))
+    mitigation.refit()
+    assert [entry.answers for entry in look_ahead(mitigation, mitigation.heads)] == [asked, people]
+
+
 def test_three_groups_look_ahead() -> None:
     pool = people(300, 2).float()
     groups = tuple(int(g) for g in (pool[:30, 0] > 0).long() + (pool[:30, 1] > 0.5).long())

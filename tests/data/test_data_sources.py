@@ -226,7 +226,8 @@ def test_the_catalogue_lists_every_dataset_and_fetches_nothing(
     (own_cache / "german").mkdir()
     (own_cache / "german" / "german.data").write_bytes(b"")
     rows = {row.name: row for row in catalogue(tmp_path)}
-    assert list(rows) == list(DATASETS)
+    assert list(rows) == [*DATASETS, "celeba-hair", "celeba-young"]
+    assert rows["celeba-hair"].status == "to be downloaded: https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html"
     assert rows["example"].status == "built in"
     assert rows["bank"].status == f"here: {tmp_path / 'bank.csv'}"
     assert rows["german"].status == f"in the cache: {own_cache / 'german' / 'german.data'}"
@@ -236,6 +237,10 @@ def test_the_catalogue_lists_every_dataset_and_fetches_nothing(
     assert (rows["adult"].rows, rows["adult"].groups, rows["adult"].budget) == (30162, ("Female", "Male"), 30)
     assert all(row.licence and row.what for row in rows.values())
     assert offline == []
+    (tmp_path / "celeba").mkdir()
+    (tmp_path / "celeba" / "list_attr_celeba.txt").write_bytes(b"")
+    found = {row.name: row for row in catalogue(tmp_path)}["celeba-young"]
+    assert (found.here, found.status, found.rows) == (True, f"here: {tmp_path / 'celeba'}", 5000)
 
 
 @pytest.fixture

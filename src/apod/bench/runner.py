@@ -5,11 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
+import numpy as np
 import torch
 from joblib import Parallel, delayed
 
@@ -21,7 +24,7 @@ from apod.bench.unit import UnitData, failed_part, identity, run_arm, run_key
 from apod.data import Dataset
 from apod.errors import InputError
 from apod.pod import Training
-from apod.settings import PRESETS, Settings
+from apod.settings import PRESETS, Settings, answers_allowed
 
 TABLES = ("adult", "meps", "loan", "german", "bank")
 """The datasets that are tables; the CelebA tasks need pictures."""
@@ -39,6 +42,7 @@ class BenchPlan:
     settings: Settings = field(default_factory=lambda: PRESETS["paper"])
     data_dir: Path | None = None
     retry_failed: bool = False
+    skip_bad: bool = False  # leave out pictures that do not decode or have no attributes
 
     def __post_init__(self) -> None:
         if not (self.datasets and self.methods and self.seeds):
@@ -70,15 +74,21 @@ def run_bench(
     jobs: int | None = None,
     progress: Progress | None = None,
     backend: str | None = None,
+    note: Callable[[str], None] = lambda text: None,
 ) -> ResultStore:
     """Run whatever of the plan is not on record in the folder yet; gives the store with all results.
 
+    `note` hears what the data is worth knowing of: rows that were left out, pictures that are missing.
     Every process trains on one thread, so the numbers do not depend on `jobs`, nor on where joblib's `backend` runs
     them; all its machines must see the folder.
     """
     processes = jobs or os.cpu_count() or 1
-    # all names and files are checked before any work begins or anything is written
-    sources = {name: load_source(name, plan.data_dir) for name in dict.fromkeys(plan.datasets)}
+    # all names, files and budgets are checked before any work begins or anything is written
+    sources = {name: load_source(name, plan.data_dir, plan.skip_bad) for name in dict.fromkeys(plan.datasets)}
+    for source in sources.values():
+        for text in source.dataset.notes:
+            note(f"{source.dataset.name}: {text}")
+        _check(source, plan.seeds)
     store = ResultStore(folder).open()
     done = store.finished(plan.retry_failed)
     # the tasks of a seed may share a body: side by side, one would wait for the other to train it
@@ -87,12 +97,21 @@ def run_bench(
     stop = _watch(store, sum(len({run.method.trainer for run in runs}) for runs in missing.values()), progress)
     del sources  # the workers load their own
     try:
-        tasks = (delayed(run_unit)(plan, folder, *piece) for piece in _pieces(missing, processes))
+        tasks = (delayed(run_unit)(plan, folder, *piece, os.getpid()) for piece in _pieces(missing, processes))
         Parallel(n_jobs=processes, batch_size=1, backend=backend)(tasks)
     finally:
         stop()
     store.combine()
     return store
+
+
+def _check(source: Source, seeds: Sequence[int]) -> None:
+    """Whether the budget can be asked for and there is something to tell apart: a body may take long to train."""
+    dataset = source.dataset
+    for seed in seeds:
+        answers_allowed(dataset.task.budget, len(source.split(seed).train), len(dataset.group_names))
+    if len(np.unique(dataset.labels)) < 2:
+        raise InputError(f"All of {dataset.name} has one label: there is nothing to predict.")
 
 
 def _pieces(missing: Mapping[tuple[str, int], Sequence[RunName]], processes: int) -> list[tuple[str, int, str | None]]:
@@ -106,10 +125,17 @@ def _pieces(missing: Mapping[tuple[str, int], Sequence[RunName]], processes: int
     return pieces
 
 
-def run_unit(plan: BenchPlan, folder: Path, name: str, seed: int, trainer: str | None = None) -> None:
-    """All missing runs of one dataset and seed, or those of one trainer; each trainer's part is kept once finished."""
+def run_unit(
+    plan: BenchPlan, folder: Path, name: str, seed: int, trainer: str | None = None, bench: int | None = None
+) -> None:
+    """All missing runs of one dataset and seed, or those of one trainer; each trainer's part is kept once finished.
+
+    A process that the bench of this id started ends with it.
+    """
+    if bench is not None and os.getppid() == bench:
+        _end_with(bench)
     torch.set_num_threads(1)
-    store, source = ResultStore(folder), load_source(name, plan.data_dir)
+    store, source = ResultStore(folder), load_source(name, plan.data_dir, plan.skip_bad)
     training = plan.training(source.dataset)
     fingerprint = source.fingerprint(plan.settings)
     missing = plan.missing(source, seed, store.finished(plan.retry_failed))
@@ -134,6 +160,18 @@ def run_unit(plan: BenchPlan, folder: Path, name: str, seed: int, trainer: str |
         for one in dict.fromkeys(run.method.trainer for run in missing):
             runs = [run for run in missing if run.method.trainer == one]
             keep(one, run_arm(data, unit, one, runs, report))
+
+
+@cache
+def _end_with(parent: int) -> None:
+    """Let this process end soon after its parent, however that ended: what it is at is not on record yet."""
+
+    def look() -> None:
+        while os.getppid() == parent:
+            time.sleep(LOOK_EVERY)
+        os._exit(1)
+
+    threading.Thread(target=look, daemon=True).start()
 
 
 def _watch(store: ResultStore, total: int, progress: Progress | None) -> Callable[[], None]:

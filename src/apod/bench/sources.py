@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -67,7 +68,7 @@ class TableSource:
     def embeddings(self, settings: Settings, seed: int, folder: Path, progress: Progress) -> Tensor:
         """The body is trained once per seed; its embeddings are kept in the folder."""
         kept = folder / f"{self.dataset.name}-{seed}-{self.fingerprint(settings)}.npy"
-        if kept.exists():
+        with suppress(OSError, ValueError, EOFError):  # not there, or damaged: it is made anew
             return torch.from_numpy(np.load(kept, allow_pickle=False))
         embeddings = prepare(self.dataset, settings, seed, progress).embeddings
         folder.mkdir(parents=True, exist_ok=True)
@@ -81,13 +82,13 @@ class TableSource:
 class PictureSource:
     """A CelebA task: both share pictures, split and body, which is trained without any label."""
 
-    def __init__(self, task: str, data_dir: Path | None) -> None:
+    def __init__(self, task: str, data_dir: Path | None, skip_bad: bool = False) -> None:
         from apod.data.pictures import load_celeba
         from apod.images import ImageSettings
 
         self._settings = ImageSettings()
         task_name: Literal["hair", "young"] = "hair" if task == "celeba-hair" else "young"
-        self._set = load_celeba(task_name, data_dir, size=self._settings.size)
+        self._set = load_celeba(task_name, data_dir, size=self._settings.size, skip_bad=skip_bad)
         self.dataset = self._set.dataset(np.empty((len(self._set), 0), dtype=np.float32))
 
     def fingerprint(self, settings: Settings) -> str:
@@ -117,10 +118,10 @@ PICTURE_TASKS: Mapping[str, str] = MappingProxyType({"celeba-hair": "Wavy_Hair",
 """Picture tasks and the attribute they predict."""
 
 
-def load_source(name: str, data_dir: Path | None) -> Source:
-    """The task of this name; an unknown one suggests the nearest."""
+def load_source(name: str, data_dir: Path | None, skip_bad: bool = False) -> Source:
+    """The task of this name; an unknown one suggests the nearest. `skip_bad`: leave out pictures of no use."""
     if name in PICTURE_TASKS:
-        return PictureSource(name, data_dir)
+        return PictureSource(name, data_dir, skip_bad)
     if name not in DATASETS:
         raise UnknownName("dataset", name, [*DATASETS, *PICTURE_TASKS])
     return TableSource(load_dataset(name, data_dir=data_dir))

@@ -52,11 +52,14 @@ class ResultStore:
         """Create the folder or check that this version can go on with it."""
         if self.folder.exists() and not self.folder.is_dir():
             raise InputError(f"{self.folder} is not a folder: choose another --out.")
-        if self._marker.exists():
-            self._check()
-        else:
-            self._mark()
-        self._parts.mkdir(exist_ok=True)
+        try:
+            if self._marker.exists():
+                self._check()
+            else:
+                self._mark()
+            self._parts.mkdir(exist_ok=True)
+        except OSError as error:
+            raise InputError(f"Cannot write to {self.folder} ({error.strerror}): choose another --out.") from None
         for left in self._parts.glob("*.partial"):  # a killed bench leaves at most unfinished parts
             shutil.rmtree(left)
         shutil.rmtree(self.folder / "under-way", ignore_errors=True)
@@ -142,7 +145,7 @@ class ResultStore:
         frames = []
         for file in files:
             with suppress(FileNotFoundError):  # another process is replacing a failed part
-                frames.append(pd.read_parquet(file))
+                frames.append(_read(file))
         return _in_order([frame for frame in frames if len(frame)])
 
     def combine(self) -> None:
@@ -152,6 +155,17 @@ class ResultStore:
             partial = target.with_suffix(".partial")
             self.read(table).to_parquet(partial, index=False)
             partial.replace(target)
+
+
+def _read(file: Path) -> pd.DataFrame:
+    try:
+        return pd.read_parquet(file)
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError) as error:  # pyarrow's errors are ValueErrors
+        raise CheckpointError(
+            f"{file} cannot be read: delete the folder {file.parent.name}, and its runs are computed again."
+        ) from error
 
 
 def _in_order(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:

@@ -70,7 +70,8 @@ def build_summary(results: Results, pictures: Sequence[Picture], notes: Sequence
 def _contents(results: Results, notes: Sequence[str]) -> Section:
     tasks = results.tasks.values()
     runs = sum(int(method.present.sum()) for task in tasks for method in task.methods.values())
-    text = f"{runs} finished runs, {len(results.failed)} failed, on {len(results.tasks)} tasks."
+    count = f"{len(tasks)} task" + ("s" if len(tasks) != 1 else "")
+    text = f"{runs} finished runs, {len(results.failed)} failed, on {count}."
     rows = tuple(
         (task.title, task.name, {"eop": "EOP", "delta_eo": "Δ-EO"}[task.metric], str(len(task.seeds)),
          str(len(task.methods)), " / ".join(task.group_names))

@@ -3,24 +3,36 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from apod.cli.options import ADDRESS, ENGINE, chosen_backend
 from apod.errors import InputError
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 
 def bench(
-    datasets: str = typer.Option("adult,meps,loan,german,bank", help="Names from `apod datasets`, comma-separated."),
+    datasets: str = typer.Option(
+        "adult,meps,loan,german,bank",
+        help="Names from `apod datasets`, also celeba-hair and celeba-young, comma-separated.",
+    ),
     methods: str | None = typer.Option(
         None, help="Names of methods, comma-separated; `paper` (the default), `rivals` and `all` name several."
     ),
-    strengths: str | None = typer.Option(None, help="Penalty strengths instead of the grid, comma-separated."),
+    strengths: str | None = typer.Option(
+        None, help="Penalty strengths instead of the grid, comma-separated; for methods with a penalty."
+    ),
     seeds: int = typer.Option(5, help="How many seeds: 0, 1, 2, ..."),
     out: Path = typer.Option(Path("results"), help="Results folder; an interrupted bench goes on where it was."),
     jobs: int | None = typer.Option(None, help="Processes (default: one per core); the numbers do not depend on it."),
     retry_failed: bool = typer.Option(
         False, "--retry-failed", help="Run failed runs again; otherwise they stay failed."
+    ),
+    skip_bad: bool = typer.Option(
+        False, "--skip-bad", help="Leave out pictures that do not decode or have no attributes; otherwise an error."
     ),
     data_dir: Path | None = typer.Option(None, help="Folder with data files; APOD_DATA is another way to name it."),
     engine: str = ENGINE,
@@ -46,6 +58,8 @@ def bench(
 
     if seeds < 1:
         raise InputError(f"--seeds must be at least 1, got {seeds}.")
+    if jobs is not None and jobs < 1:
+        raise InputError(f"--jobs must be at least 1, got {jobs}.")
     plan = BenchPlan(
         datasets=tuple(words(datasets)),
         methods=tuple(resolve(words(methods) if methods is not None else ["paper"])),
@@ -53,20 +67,41 @@ def bench(
         strengths=numbers("--strengths", strengths),
         data_dir=data_dir,
         retry_failed=retry_failed,
+        skip_bad=skip_bad,
     )
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=console) as bars:
-        task = bars.add_task("banks of heads", total=None)
+    bars = Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=console)
+    task = bars.add_task("banks of heads", total=None)
 
-        def show(done: int, total: int, text: str) -> None:
-            bars.update(task, completed=done, total=total, description=text or "banks of heads")
+    def show(done: int, total: int, text: str) -> None:
+        bars.start()  # not before names and files were found to be right
+        bars.update(task, completed=done, total=total, description=text or "banks of heads")
 
+    def note(text: str) -> None:
+        console.print(f"note: {text}", soft_wrap=True, markup=False, highlight=False)
+
+    try:
         with chosen_backend(engine, address) as (backend, processors):
-            store = run_bench(plan, out.absolute(), jobs or processors, show, backend)
-    runs = store.read("runs")
-    failed = int((runs["status"] == "failed").sum())
-    console.print(f"{len(runs)} runs on record in {out}, {failed} failed. Next: apod figures {out}")
+            store = run_bench(plan, out.absolute(), jobs or processors, show, backend, note)
+    finally:
+        bars.stop()
+    typer.echo(_finished(store.read("runs"), out), err=True)
+    if (store.read("runs")["status"] == "failed").all():
+        raise typer.Exit(1)
+
+
+def _finished(runs: pd.DataFrame, out: Path) -> str:
+    """What is on record, what failed and why, and what comes next."""
+    failed = runs.loc[runs["status"] == "failed", "error"]
+    said = [f"{len(runs)} runs on record in {out}, {len(failed)} failed."]
+    for error, times in failed.value_counts().head(3).items():
+        said.append(f"  {times} times: {error}")
+    if len(failed):
+        said.append("Once the cause is mended, --retry-failed runs them again.")
+    if len(failed) < len(runs):
+        said.append(f"Next: apod figures {out}")
+    return "\n".join(said)
 
 
 def figures(

@@ -62,12 +62,10 @@ class TerminalListener(Listener):
         reason = answers[-1]["reason"] if answers else {}
         asked = ", ".join(escape(str(reason[key])) for key in ("group", "label") if reason.get(key) is not None)
         if not self._show_live:
-            best = _leading(entry)
             self._console.print(
                 f"round {entry['round']:>3}  answers {entry['answered']:>3}/{budget}  asked about {asked:<28}"
                 f"  plain: accuracy {_show(entry['curve'][0]['accuracy'])} gap {_show(entry['curve'][0]['gap'])}"
-                f"  strength {best['strength']:g}: accuracy {_show(best['accuracy'])} gap {_show(best['gap'])}"
-                f"{_ahead(entry)}",
+                f"  {_leading(entry)}{_ahead(entry)}",
                 soft_wrap=True,
             )
             return
@@ -105,7 +103,9 @@ class TerminalListener(Listener):
             self._console.print(outlook_sentence(result["outlook"], _show, ""), soft_wrap=True, highlight=False)
         for note in result["notes"]:
             self._console.print(f"note: {note}", soft_wrap=True, markup=False)
-        if None not in (before["gap"], after["gap"]) and after["gap"] >= before["gap"]:
+        if result["selected_because"]:
+            self._console.print(result["selected_because"], soft_wrap=True, markup=False, highlight=False)
+        if after["strength"] > 0 and None not in (before["gap"], after["gap"]) and after["gap"] >= before["gap"]:
             self._console.print("[yellow]The gap did not shrink.[/yellow]")
         if before["balanced_accuracy"] - after["balanced_accuracy"] > 0.015:
             self._console.print(
@@ -124,13 +124,16 @@ def _curve_table(entry: dict[str, Any]) -> Table:
     return table
 
 
-def _leading(entry: dict[str, Any]) -> dict[str, Any]:
+def _leading(entry: dict[str, Any]) -> str:
     """The head that the posterior speaks for, of whichever round, or else that of the best validation score."""
-    estimate, penalised = entry["estimate"], entry["curve"][1:]
-    if estimate is not None and estimate["strength"] > 0:
-        return {"strength": estimate["strength"], **estimate["test"]}
-    best: dict[str, Any] = max(penalised, key=lambda point: point["validation_score"] or 0.0)
-    return best
+    estimate = entry["estimate"]
+    if estimate is not None and estimate["strength"] == 0:
+        return "it would stay"
+    if estimate is not None:
+        best = {"strength": estimate["strength"], **estimate["test"]}
+    else:
+        best = max(entry["curve"][1:], key=lambda point: point["validation_score"] or 0.0)
+    return f"strength {best['strength']:g}: accuracy {_show(best['accuracy'])} gap {_show(best['gap'])}"
 
 
 def _ahead(entry: dict[str, Any]) -> str:

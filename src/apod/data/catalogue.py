@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from apod.data.named import NamedDataset
+from apod.data.pictures import CELEBA_BUDGET, CELEBA_GROUPS, CELEBA_LABELS, CELEBA_ROWS, HOME, find_celeba
 from apod.data.sources import find
 from apod.data.tables import DATASETS
 
@@ -25,7 +26,14 @@ class CatalogueRow:
 
 
 def catalogue(data_dir: str | Path | None = None) -> list[CatalogueRow]:
-    """Every named dataset with its status on this machine; looks at file names only and fetches nothing."""
+    """Every named dataset with its status on this machine; looks at file names only and fetches nothing.
+
+    Tables first, then the picture tasks.
+    """
+    return [*_tables(data_dir), *_pictures(data_dir)]
+
+
+def _tables(data_dir: str | Path | None) -> list[CatalogueRow]:
     return [
         CatalogueRow(
             name=row.name,
@@ -39,6 +47,23 @@ def catalogue(data_dir: str | Path | None = None) -> list[CatalogueRow]:
         )
         for row in DATASETS.values()
         for here, status in [_status(row, data_dir)]
+    ]
+
+
+def _pictures(data_dir: str | Path | None) -> list[CatalogueRow]:
+    folder = find_celeba(data_dir)
+    return [
+        CatalogueRow(
+            name=name,
+            rows=CELEBA_ROWS,
+            what=f"{CELEBA_LABELS[name]}, from the picture of a face (CelebA); a task of `apod bench`",
+            groups=groups,
+            budget=CELEBA_BUDGET,
+            here=folder is not None,
+            status=f"here: {folder}" if folder is not None else f"to be downloaded: {HOME}",
+            licence="research only",
+        )
+        for name, groups in CELEBA_GROUPS.items()
     ]
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from apod.data.dataset import UNKNOWN, Dataset
 from apod.data.files import looks_like_a_file
 from apod.data.own import FileColumns, load_file
+from apod.data.pictures import CELEBA_GROUPS
 from apod.data.tables import DATASETS
 from apod.errors import InputError, UnknownName
 
@@ -56,6 +57,8 @@ def load_dataset(
                 raise InputError(f"The dataset {text!r} brings its own label and groups: leave {name} out.")
         dataset = named.load(data_dir)
         return dataset if reference is None else with_reference(dataset, reference)
+    if text in CELEBA_GROUPS:
+        raise InputError(f"{text!r} is pictures: `apod bench` compares methods on it, load_celeba reads it.")
     if isinstance(name_or_path, str) and not looks_like_a_file(text):
         raise UnknownName("dataset", text, DATASETS)
     columns = FileColumns(label, sensitive, reference, group_names, positive, tuple(drop))

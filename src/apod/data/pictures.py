@@ -47,8 +47,11 @@ _RULES: dict[str, _Rule] = {
     "young": _Rule("Young", ("not young", "young"), ("female", "male"), (128, 128)),
 }
 
+CELEBA_ROWS, CELEBA_BUDGET = 5000, 37
 CELEBA_GROUPS = {f"celeba-{task}": rule.group_names for task, rule in _RULES.items()}
 """The groups of the picture tasks, the unprivileged one first."""
+CELEBA_LABELS = {f"celeba-{task}": rule.label_names[1] for task, rule in _RULES.items()}
+"""What the picture tasks predict."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +99,7 @@ def load_celeba(
     data_dir: str | Path | None = None,
     *,
     size: int = 48,
-    limit: int = 5000,
+    limit: int = CELEBA_ROWS,
     skip_bad: bool = False,
 ) -> PictureSet:
     """The first `limit` pictures by name, with the labels and groups of the paper's task.
@@ -129,9 +132,16 @@ def load_celeba(
         group_names=rule.group_names,
         rows=rows,
         label_names=rule.label_names,
-        task=Task(budget=37, embedding=256, hidden=rule.hidden, metric="delta_eo"),
+        task=Task(budget=CELEBA_BUDGET, embedding=256, hidden=rule.hidden, metric="delta_eo"),
         notes=notes,
     )
+
+
+def find_celeba(data_dir: str | Path | None) -> Path | None:
+    """The folder with CelebA's list of attributes: `celeba` in data_dir (or APOD_DATA), or that itself."""
+    own = data_dir or os.environ.get("APOD_DATA")
+    folders = (Path(own) / "celeba", Path(own)) if own else ()
+    return next((f for f in folders if any((f / name).is_file() for name in _ATTRIBUTE_FILES)), None)
 
 
 def _celeba_folder(data_dir: str | Path | None) -> Path:
@@ -140,9 +150,9 @@ def _celeba_folder(data_dir: str | Path | None) -> Path:
     remedy = f"Get the aligned pictures and the list of attributes from {HOME} (its terms: research only)"
     if not own:
         raise DataUnavailable(f"{remedy}, put them in a folder `celeba`, and name the folder above by --data-dir.")
-    for folder in (Path(own) / "celeba", Path(own)):
-        if any((folder / name).is_file() for name in _ATTRIBUTE_FILES):
-            return folder
+    found = find_celeba(data_dir)
+    if found is not None:
+        return found
     raise DataUnavailable(f"No {' or '.join(_ATTRIBUTE_FILES)} in {Path(own) / 'celeba'} or {own}. {remedy}.")
 
 
@@ -254,5 +264,5 @@ def _bad_ones(undecodable: list[str], without_row: list[str], skip: bool) -> tup
         if names
     )
     if said and not skip:
-        raise InputError(f"{'; '.join(said)}. Replace them, or pass skip_bad to leave them out.")
+        raise InputError(f"{'; '.join(said)}. Replace them, or leave them out: skip_bad, --skip-bad.")
     return tuple(f"Left out: {text}." for text in said)

@@ -41,7 +41,10 @@ def draw_figures(results: Path, out: Path, data_dir: Path | None = None) -> list
     read = read_results(results)
     if out.exists() and not out.is_dir():
         raise InputError(f"{out} is a file: name a folder for the figures.")
-    out.mkdir(parents=True, exist_ok=True)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"Cannot write to {out} ({error.strerror}): choose another --out.") from None
     written: list[Path] = []
     pictures: list[Picture] = []
     notes: list[str] = []

@@ -24,7 +24,8 @@ COLUMN = 3.3
 DPI = 200
 
 BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
-YELLOW, BLUE, VERMILLION, PURPLE = "#F0E442", "#0072B2", "#D55E00", "#CC79A7"
+OLIVE, BLUE, VERMILLION, PURPLE = "#999933", "#0072B2", "#D55E00", "#CC79A7"
+WINE = "#882255"
 GREY, LIGHT = "#767676", "#D5D5D5"
 
 COLOURS: Mapping[str, str] = MappingProxyType(
@@ -37,7 +38,7 @@ COLOURS: Mapping[str, str] = MappingProxyType(
         "pod-rs": BLUE,  # likewise Group DRO
         "pod-al": ORANGE,
         "pod-ca": SKY,
-        "pod-group": YELLOW,
+        "pod-group": OLIVE,
         "apod": VERMILLION,
         "pod-all": GREY,
         "cgl": BLUE,  # the rivals have a figure of their own
@@ -45,11 +46,11 @@ COLOURS: Mapping[str, str] = MappingProxyType(
         "ssa": PURPLE,
         "dfr": SKY,
         "jtt": GREEN,
-        "exponentiated-gradient": YELLOW,
-        "threshold-optimizer": GREEN,  # with another marker than JTT
+        "exponentiated-gradient": OLIVE,
+        "threshold-optimizer": WINE,
     }
 )
-"""Okabe and Ito's colours, one per method in all figures; in a figure, colour and marker together name a method."""
+"""Okabe and Ito's colours; for their yellow, too pale on white, Tol's olive and wine. No two of a figure share one."""
 
 MARKERS: Mapping[str, str] = MappingProxyType({"none": "s", "partial": "o", "all": "D"})
 """By how much group annotation a method uses."""
