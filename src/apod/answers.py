@@ -71,13 +71,12 @@ class AnsweredRows:
 
 def stack_answers(trajectories: Sequence[Answers], n_groups: int, dtype: torch.dtype) -> AnsweredRows:
     """Lay the answers of all trajectories side by side for the batched programs."""
-    longest = max(len(answers.known()[0]) for answers in trajectories)
-    rows = torch.zeros((len(trajectories), longest), dtype=torch.int64)
-    targets = torch.full_like(rows, UNKNOWN)
-    membership = torch.zeros((*rows.shape, n_groups), dtype=dtype)
-    for number, answers in enumerate(trajectories):
-        known, groups = (torch.from_numpy(part) for part in answers.known())
-        rows[number, : len(known)], targets[number, : len(known)] = known, groups
-        trust = torch.from_numpy(answers.trust()).to(dtype)
-        membership[number, torch.arange(len(known)), groups] = trust
-    return AnsweredRows(rows, targets, membership)
+    known = [answers.known() for answers in trajectories]
+    shape = (len(known), max(len(rows) for rows, _ in known))
+    rows, targets = np.zeros(shape, dtype=np.int64), np.full(shape, UNKNOWN)
+    membership = np.zeros((*shape, n_groups))
+    for number, (own, groups) in enumerate(known):
+        count = len(own)
+        rows[number, :count], targets[number, :count] = own, groups
+        membership[number, np.arange(count), groups] = trajectories[number].trust()
+    return AnsweredRows(torch.from_numpy(rows), torch.from_numpy(targets), torch.from_numpy(membership).to(dtype))

@@ -57,8 +57,8 @@ def test_ten_kills_leave_the_tables_of_an_undisturbed_bench(tmp_path: Path, seed
 
 
 @pytest.mark.slow
-def test_ten_kills_of_the_command_leave_the_same_tables_though_its_workers_live_on(tmp_path: Path) -> None:
-    """Only the command is killed; its two workers may still write while the next command is at work."""
+def test_ten_kills_of_the_command_leave_the_same_tables_though_its_workers_outlive_it(tmp_path: Path) -> None:
+    """Only the command is killed; its two workers end soon after, and may write until then beside the next command."""
     bench = [sys.executable, "-m", "apod", "bench", "--datasets", "example", "--methods", "vanilla,group-dro,lff,apod"]
     bench += ["--strengths", "0.1,1", "--seeds", "3", "--jobs", "2", "--out"]
     chance, orphans = random.Random(5), []
@@ -79,6 +79,6 @@ def test_ten_kills_of_the_command_leave_the_same_tables_though_its_workers_live_
         assert process.wait() in (0, -signal.SIGKILL)
     subprocess.run([*bench, str(tmp_path / str(number))], check=True, capture_output=True)
     same_tables(tmp_path / "calm", tmp_path / str(number))
-    for orphan in orphans:  # they would end by themselves after five idle minutes
+    for orphan in orphans:  # those that had not been given any work yet end after five idle minutes
         with suppress(psutil.NoSuchProcess):
             orphan.kill()

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from multiprocessing import current_process
 from pathlib import Path
 
 import numpy as np
@@ -130,9 +131,9 @@ def run_unit(
 ) -> None:
     """All missing runs of one dataset and seed, or those of one trainer; each trainer's part is kept once finished.
 
-    A process that the bench of this id started ends with it.
+    A process that joblib started for the bench of this id ends with it.
     """
-    if bench is not None and os.getppid() == bench:
+    if bench is not None and current_process().name.startswith("LokyProcess"):
         _end_with(bench)
     torch.set_num_threads(1)
     store, source = ResultStore(folder), load_source(name, plan.data_dir, plan.skip_bad)

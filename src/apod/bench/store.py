@@ -23,7 +23,7 @@ from apod.bench.methods import METHODS
 from apod.errors import CheckpointError, InputError
 
 FORMAT = 1
-NUMBERS = 2
+NUMBERS = 3
 """Raised whenever the same run gives other numbers than before, be it in the last bits: a results folder does not mix
 them. Folders that name none have 2."""
 TABLES = ("runs", "rounds", "answers")
