@@ -10,6 +10,11 @@ import pytest
 import typer.main
 
 from apod.cli import build_app
+from apod.coverage.typical import SHARE
+from apod.head_choice import CLEAR, MOST_ACCURACY, MOST_BALANCED, MOST_ROUNDS, SURE
+from apod.pod import DRAWN_ROWS
+from apod.pool import MOST_WEIGHTS
+from apod.settings import PRESETS
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -48,3 +53,22 @@ def test_every_command_is_documented() -> None:
     text = "\n".join(page.read_text() for page in PAGES)
     for name in typer.main.get_command(build_app()).commands:  # type: ignore[attr-defined]
         assert f"apod {name}" in text
+
+
+def test_the_page_on_the_default_method_states_the_numbers_of_the_code() -> None:
+    default, page = PRESETS["default"], " ".join((ROOT / "docs" / "method.md").read_text().split())
+    for said in (
+        f"at most {_short(100 * MOST_ACCURACY)} points of accuracy and {_short(100 * MOST_BALANCED)} of balanced",
+        f"smaller with probability {_short(SURE)}",
+        f"clear (probability {_short(CLEAR)})",
+        f"finds {_short(100 * SHARE)} % of the people of that label",
+        f"| {default.epochs} a round, and at least {default.head_steps} steps for the first head",
+        f"Of more than {MOST_ROUNDS} rounds every second is kept",
+        f"draws {DRAWN_ROWS:,} of the pool's people",
+        f"of more than {MOST_WEIGHTS - 1:,} encoded columns",
+    ):
+        assert said in page
+
+
+def _short(number: float) -> str:
+    return f"{number:g}".removeprefix("0")
