@@ -29,9 +29,10 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from apod.bench.sources import PICTURE_TASKS, load_source
+from apod.bench.sources import load_source
 from apod.body import EmbeddingBody
 from apod.data import Dataset, Split, TableEncoder
+from apod.data.pictures import CELEBA_GROUPS
 from apod.expected import is_enough
 from apod.head_choice import MOST_ACCURACY, MOST_BALANCED, RoundHeads, clear_direction, posterior_gaps
 from apod.metrics import evaluate
@@ -75,23 +76,22 @@ Run = dict[str, Any]
 
 def run_unit(task: str, seed: int, arms: Sequence[str], told: argparse.Namespace) -> None:
     """Run the arms of one task and seed that are not on file yet, on one body."""
-    out = told.out
-    of_seed = body_of(task, seed, told.picture_bodies)
-    missing = [arm for arm in arms if not kept(out, arm, task, seed, of_seed).exists()]
+    missing = [arm for arm in arms if not kept(told, arm, task, seed).exists()]
     if not missing:
         return
     source = load_source(task, told.data_dir)
     dataset, split = source.dataset, source.split(seed)
-    embeddings = source.embeddings(DEFAULT, of_seed, told.bodies or out / "bodies", lambda done, total, text: None)
+    bodies = told.bodies or told.out / "bodies"
+    embeddings = source.embeddings(DEFAULT, body_of(told, task, seed), bodies, lambda done, total, text: None)
     for arm in missing:
         prepared = prepared_for(ARMS[arm], dataset, split, embeddings, seed)
         outcome = run_experiment(dataset, ARMS[arm], seed=seed, preset=arm, prepared=prepared)
         result = outcome.result
         found = {name: {m: result[name][m] for m in (*MEASURES, "strength")} for name in ("vanilla", "selected")}
-        file = kept(out, arm, task, seed, of_seed)
-        partial = file.with_suffix(".partial")
-        partial.write_text(json.dumps(found | {"rounds": path_of(result), "heads": heads_of(outcome)}))
-        partial.replace(file)
+        file = kept(told, arm, task, seed)
+        unfinished = file.with_suffix(".partial")
+        unfinished.write_text(json.dumps(found | {"rounds": path_of(result), "heads": heads_of(outcome)}))
+        unfinished.replace(file)
         before, after = (found[name]["gap"] for name in ("vanilla", "selected"))
         print(f"{task} {seed} {arm}: gap {before:.3f} to {after:.3f}", flush=True)
 
@@ -153,14 +153,16 @@ def path_of(result: Run) -> list[Run]:
     return found
 
 
-def kept(out: Path, arm: str, task: str, seed: int, of_seed: int) -> Path:
+def kept(told: argparse.Namespace, arm: str, task: str, seed: int) -> Path:
     """Where a run is kept, on the body of its own seed or of another."""
-    return out / (f"{arm}-{task}-{seed}" + (f"-body-{of_seed}" if of_seed != seed else "") + ".json")
+    body = body_of(told, task, seed)
+    name = f"{arm}-{task}-{seed}" + (f"-body-{body}" if body != seed else "")
+    return Path(told.out) / f"{name}.json"
 
 
-def body_of(task: str, seed: int, picture_bodies: int | None) -> int:
+def body_of(told: argparse.Namespace, task: str, seed: int) -> int:
     """The seed whose body a run uses."""
-    return seed % picture_bodies if task in PICTURE_TASKS and picture_bodies else seed
+    return seed % told.picture_bodies if task in CELEBA_GROUPS and told.picture_bodies else seed
 
 
 def mean_and_interval(values: Sequence[float]) -> str:
@@ -402,13 +404,7 @@ def main() -> None:
         joblib.delayed(run_unit)(task, seed, arms, told) for seed in seeds for task in tasks
     )
     runs: dict[str, dict[str, list[Run]]] = {
-        arm: {
-            task: [
-                json.loads(kept(told.out, arm, task, seed, body_of(task, seed, told.picture_bodies)).read_text())
-                for seed in seeds
-            ]
-            for task in tasks
-        }
+        arm: {task: [json.loads(kept(told, arm, task, seed).read_text()) for seed in seeds] for task in tasks}
         for arm in arms
     }
     lines = [line for arm in arms for line in achieved(arm, runs[arm])]

@@ -122,7 +122,7 @@ def test_ctrl_c_keeps_what_was_answered_and_the_run_resumes(people_csv: Path, tm
 
 @pytest.mark.parametrize(
     ("strength", "said"),
-    [(0.0, "plain: accuracy 0.800 gap 0.100  it would stay"), (0.5, "strength 0.5: accuracy 0.790")],
+    [(0.0, "plain: accuracy 0.800 gap 0.100 it would stay"), (0.5, "strength 0.5: accuracy 0.790")],
 )
 def test_a_round_tells_of_the_head_that_would_be_chosen(
     strength: float, said: str, capsys: pytest.CaptureFixture[str]
@@ -134,7 +134,7 @@ def test_a_round_tells_of_the_head_that_would_be_chosen(
     estimate = {"strength": strength, "test": {"accuracy": 0.79, "gap": 0.05}, "outlook": None}
     entry = {"round": 3, "answered": 9, "curve": [plain, other], "estimate": estimate}
     TerminalListener().round(entry, [], 30)
-    assert said in " ".join(capsys.readouterr().err.split()).replace("gap 0.100 it", "gap 0.100  it")
+    assert said in " ".join(capsys.readouterr().err.split())
 
 
 BAD = {

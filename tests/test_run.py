@@ -385,3 +385,8 @@ def test_a_least_gain_without_a_posterior_that_all_strengths_share_is_refused() 
             replace(PRESETS[preset], least_gain=0.01, **changes)
     with pytest.raises(InputError, match=r"like 0\.01"):
         replace(PRESETS["default"], least_gain=-1)
+
+
+@pytest.mark.parametrize(("body", "read"), [("contrastive", "inputs"), ("precomputed", "embeddings")])
+def test_the_settings_on_record_say_what_f_a_reads(body: str, read: str) -> None:
+    assert replace(PRESETS["default"], body=body).to_dict()["proxy_reads"] == read

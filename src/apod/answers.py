@@ -73,7 +73,7 @@ def stack_answers(trajectories: Sequence[Answers], n_groups: int, dtype: torch.d
     """Lay the answers of all trajectories side by side for the batched programs."""
     known = [answers.known() for answers in trajectories]
     shape = (len(known), max(len(rows) for rows, _ in known))
-    rows, targets = np.zeros(shape, dtype=np.int64), np.full(shape, UNKNOWN)
+    rows, targets = np.zeros(shape, dtype=np.int64), np.full(shape, UNKNOWN, dtype=np.int64)
     membership = np.zeros((*shape, n_groups))
     for number, (own, groups) in enumerate(known):
         count = len(own)

@@ -35,9 +35,7 @@ class RoundHeads(BestHeads):
         self._step = 1  # every so many rounds are kept, and the last
         self._kept: dict[int, Tensor] = {}  # (K, P) by round
         self._predicted: dict[int, npt.NDArray[np.bool_]] = {}  # (K, V) of the rows judged last, by round
-        self._judged: Tensor | None = (
-            None  # which rows these were; held, so that no other rows take its place in memory
-        )
+        self._judged: Tensor | None = None  # which rows these were
 
     def update(self, bank: HeadBank, scores: RoundScores, round_: int) -> None:
         """Take all heads as they are after this round."""
@@ -58,7 +56,7 @@ class RoundHeads(BestHeads):
 
     def decisions(self, validation: Tensor, sizes: tuple[int, ...]) -> npt.NDArray[np.bool_]:
         """(R, K, V) what the heads of all rounds decide about the validation part; each round is asked once."""
-        if not _same_memory(validation, self._judged):
+        if validation is not self._judged:
             self._judged, self._predicted = validation, {}
         for round_, heads in self._kept.items():
             if round_ not in self._predicted:
@@ -83,13 +81,6 @@ class RoundHeads(BestHeads):
         super().restore(state)
         self._step, self._predicted = int(state["step"]), {}
         self._kept = {int(round_): heads.clone() for round_, heads in zip(state["rounds"], state["heads"], strict=True)}
-
-
-def _same_memory(rows: Tensor, others: Tensor | None) -> bool:
-    if others is None:
-        return False
-    place, other = ((one.data_ptr(), one.shape, one.stride()) for one in (rows, others))
-    return place == other
 
 
 @dataclass(frozen=True, eq=False)

@@ -193,10 +193,8 @@ def test_thin_evidence_for_a_smaller_gap_leaves_the_head_as_it_was_and_says_so()
     labels, groups, unfair, fair = _people()
     pool, bank = _pool_and_heads(np.stack([unfair, fair]).astype(float), labels)
     swapped = groups.copy()
-    swapped[50:90], swapped[200:240] = (
-        1,
-        0,
-    )  # now the plain head is the fairer one (.1 against .4), in the same direction
+    # now the plain head is the fairer one (.1 against .4), in the same direction
+    swapped[50:90], swapped[200:240] = 1, 0
     draws = np.stack([np.eye(2)[groups]] * 5 + [np.eye(2)[swapped]] * 5)[:, None]
     choice = choose_head(pool, bank, torch.tensor([0.0, 1.0]), torch.from_numpy(draws))
     assert 0 < choice.better[1] < SURE

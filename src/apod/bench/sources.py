@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Literal, Protocol
 from uuid import uuid4
 
@@ -17,6 +16,7 @@ import torch
 from torch import Tensor
 
 from apod.data import DATASETS, Dataset, Split, load_dataset, split_rows
+from apod.data.pictures import CELEBA_GROUPS, load_celeba
 from apod.errors import UnknownName
 from apod.prepare import prepare
 from apod.settings import Settings
@@ -83,7 +83,6 @@ class PictureSource:
     """A CelebA task: both share pictures, split and body, which is trained without any label."""
 
     def __init__(self, task: str, data_dir: Path | None, skip_bad: bool = False) -> None:
-        from apod.data.pictures import load_celeba
         from apod.images import ImageSettings
 
         self._settings = ImageSettings()
@@ -114,14 +113,10 @@ def _digest(dataset: Dataset, *parts: bytes) -> str:
     return digest.hexdigest()
 
 
-PICTURE_TASKS: Mapping[str, str] = MappingProxyType({"celeba-hair": "Wavy_Hair", "celeba-young": "Young"})
-"""Picture tasks and the attribute they predict."""
-
-
 def load_source(name: str, data_dir: Path | None, skip_bad: bool = False) -> Source:
     """The task of this name; an unknown one suggests the nearest. `skip_bad`: leave out pictures of no use."""
-    if name in PICTURE_TASKS:
+    if name in CELEBA_GROUPS:
         return PictureSource(name, data_dir, skip_bad)
     if name not in DATASETS:
-        raise UnknownName("dataset", name, [*DATASETS, *PICTURE_TASKS])
+        raise UnknownName("dataset", name, [*DATASETS, *CELEBA_GROUPS])
     return TableSource(load_dataset(name, data_dir=data_dir))

@@ -50,9 +50,7 @@ class UnitData:
 def run_key(data_fingerprint: str, seed: int, training: Training, run: RunName) -> str:
     """Content key of a run: whatever could change its numbers, and nothing else."""
     method = [run.method.name, run.method.trainer, run.method.selector, run.method.upfront]
-    # steps of the first head came later: without any, rows that were finished before are still the same
-    told = {name: value for name, value in asdict(training).items() if name != "head_steps" or value}
-    facts = [NUMBERS, data_fingerprint, seed, told, method, run.value]
+    facts = [NUMBERS, data_fingerprint, seed, asdict(training), method, run.value]
     return hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,12 +15,11 @@ from apod.errors import InputError
 if TYPE_CHECKING:
     import pandas as pd
 
+    from apod.bench.sources import Progress
+
 
 def bench(
-    datasets: str = typer.Option(
-        "adult,meps,loan,german,bank",
-        help="Names from `apod datasets`, also celeba-hair and celeba-young, comma-separated.",
-    ),
+    datasets: str = typer.Option("adult,meps,loan,german,bank", help="Names from `apod datasets`, comma-separated."),
     methods: str | None = typer.Option(
         None, help="Names of methods, comma-separated; `paper` (the default), `rivals` and `all` name several."
     ),
@@ -42,16 +43,6 @@ def bench(
 
     Example: apod bench --datasets adult,meps --methods vanilla,apod,pod-rs --seeds 3 --out results
     """
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
     from apod.bench.methods import resolve
     from apod.bench.runner import BenchPlan, run_bench
     from apod.cli.options import numbers, words
@@ -69,26 +60,46 @@ def bench(
         retry_failed=retry_failed,
         skip_bad=skip_bad,
     )
-    console = Console(stderr=True)
+    with _bars() as show, chosen_backend(engine, address) as (backend, processors):
+        store = run_bench(
+            plan,
+            out.absolute(),
+            jobs or processors,
+            show,
+            backend,
+            note=lambda text: typer.echo(f"note: {text}", err=True),
+        )
+    runs = store.read("runs")
+    typer.echo(_finished(runs, out), err=True)
+    if (runs["status"] == "failed").all():
+        raise typer.Exit(1)
+
+
+@contextmanager
+def _bars() -> Iterator[Progress]:
+    """What shows the progress; nothing is seen before the first of it, when names and files were found to be right."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    bars = Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=console)
+    bars = Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=Console(stderr=True))
     task = bars.add_task("banks of heads", total=None)
 
     def show(done: int, total: int, text: str) -> None:
-        bars.start()  # not before names and files were found to be right
+        bars.start()
         bars.update(task, completed=done, total=total, description=text or "banks of heads")
 
-    def note(text: str) -> None:
-        console.print(f"note: {text}", soft_wrap=True, markup=False, highlight=False)
-
     try:
-        with chosen_backend(engine, address) as (backend, processors):
-            store = run_bench(plan, out.absolute(), jobs or processors, show, backend, note)
+        yield show
     finally:
         bars.stop()
-    typer.echo(_finished(store.read("runs"), out), err=True)
-    if (store.read("runs")["status"] == "failed").all():
-        raise typer.Exit(1)
 
 
 def _finished(runs: pd.DataFrame, out: Path) -> str:

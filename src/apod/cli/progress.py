@@ -125,7 +125,8 @@ def _curve_table(entry: dict[str, Any]) -> Table:
 
 
 def _leading(entry: dict[str, Any]) -> str:
-    """The head that the posterior speaks for, of whichever round, or else that of the best validation score."""
+    """The head that the posterior speaks for, of whichever round, or else that of the best validation score; told
+    right behind the plain head, which may be the one."""
     estimate = entry["estimate"]
     if estimate is not None and estimate["strength"] == 0:
         return "it would stay"

@@ -146,13 +146,13 @@ def find_celeba(data_dir: str | Path | None) -> Path | None:
 
 def _celeba_folder(data_dir: str | Path | None) -> Path:
     """The folder with the attribute file: data_dir/celeba, or data_dir itself."""
+    found = find_celeba(data_dir)
+    if found is not None:
+        return found
     own = data_dir or os.environ.get("APOD_DATA")
     remedy = f"Get the aligned pictures and the list of attributes from {HOME} (its terms: research only)"
     if not own:
         raise DataUnavailable(f"{remedy}, put them in a folder `celeba`, and name the folder above by --data-dir.")
-    found = find_celeba(data_dir)
-    if found is not None:
-        return found
     raise DataUnavailable(f"No {' or '.join(_ATTRIBUTE_FILES)} in {Path(own) / 'celeba'} or {own}. {remedy}.")
 
 
