@@ -25,10 +25,10 @@ from apod.audit.people import CellPlan, People, cell_means, cells_of, check_peop
 from apod.audit.rates import classical_difference, difference, rates
 from apod.audit.shares import CellAnswers, estimate_shares
 from apod.data import load_dataset
-from apod.penalty import Penalty
+from apod.method.penalty import Penalty
+from apod.method.settings import Settings
 from apod.randomness import generator
 from apod.run import run_experiment
-from apod.settings import Settings
 
 TASKS = ("adult", "meps", "loan", "german", "bank")
 GOAL = 0.93

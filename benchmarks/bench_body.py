@@ -21,11 +21,11 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from apod.augment import Augmentation, random_views
-from apod.body import pretrain_body
-from apod.contrastive import nt_xent
-from apod.image_training import Clock, ImageSettings, Training
-from apod.images import ResNetBody
+from apod.models.augment import Augmentation, random_views
+from apod.models.contrastive import nt_xent
+from apod.models.perceptron import pretrain_body
+from apod.models.picture_training import Clock, ImageSettings, Training
+from apod.models.pictures import ResNetBody
 from apod.threads import one_thread
 
 CATEGORIES = (7, 16, 7, 14, 6, 5, 41)  # with six numbers beside them: the columns of adult

@@ -23,9 +23,9 @@ from typing import Any
 
 import numpy as np
 
-from apod.cluster import ClusterPool
-from apod.coverage import Coverage
-from apod.coverage.parts import open_parts
+from apod.data.parts import open_parts
+from apod.maxmin import Coverage
+from apod.maxmin.ray import ClusterPool
 from bench_coverage import clustered
 
 NODES = 3

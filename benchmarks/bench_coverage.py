@@ -42,7 +42,7 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import pairwise_distances
 
-from apod.coverage import Coverage
+from apod.maxmin import Coverage
 
 THREADS = len(os.sched_getaffinity(0))
 CHUNK = 4 << 20

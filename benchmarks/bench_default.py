@@ -30,17 +30,17 @@ from scipy import stats
 from torch import Tensor
 
 from apod.bench.sources import load_source
-from apod.body import EmbeddingBody
 from apod.data import Dataset, Split, TableEncoder
 from apod.data.pictures import CELEBA_GROUPS
-from apod.expected import is_enough
-from apod.head_choice import MOST_ACCURACY, MOST_BALANCED, RoundHeads, clear_direction, posterior_gaps
-from apod.metrics import evaluate
-from apod.pool import inputs_for
-from apod.prepare import Prepared, make_pool
-from apod.proxy import LaplaceProxy
+from apod.fairness.metrics import evaluate
+from apod.method.expected import is_enough
+from apod.method.pool import inputs_for
+from apod.method.posterior_choice import MOST_ACCURACY, MOST_BALANCED, RoundHeads, clear_direction, posterior_gaps
+from apod.method.prepare import Prepared, make_pool
+from apod.method.proxy import LaplaceProxy
+from apod.method.settings import PRESETS, Settings
+from apod.models.perceptron import EmbeddingBody
 from apod.run import Outcome, run_experiment
-from apod.settings import PRESETS, Settings
 
 FROZEN = {"adult": 0.102, "meps": 0.035, "loan": 0.017, "german": 0.075, "bank": 0.054}
 """Gap of POD with all groups known, docs/replication.md: five seeds, chosen on the validation part."""

@@ -24,11 +24,11 @@ from statistics import median
 import numpy as np
 import torch
 
-from apod.answers import Answers
-from apod.heads import HeadBank, initial_parameters
-from apod.pod import PenaltyRows, Training, train_heads
-from apod.pool import Pool
-from apod.schedule import Schedule
+from apod.heads.bank import HeadBank, initial_parameters
+from apod.heads.schedule import Schedule
+from apod.method.answers import Answers
+from apod.method.pod import PenaltyRows, Training, train_heads
+from apod.method.pool import Pool
 
 HEADS = (1, 8, 40, 64)
 BODIES = ((64, 32, 2), (32, 32, 32, 2))

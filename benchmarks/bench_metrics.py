@@ -17,7 +17,7 @@ import fairlearn.metrics as fl
 import numpy as np
 from sklearn.metrics import accuracy_score
 
-from apod.metrics import bootstrap, fairness_score, group_counts, paired_bootstrap
+from apod.fairness.metrics import bootstrap, fairness_score, group_counts, paired_bootstrap
 
 RESAMPLES = 1000
 

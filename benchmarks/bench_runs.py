@@ -36,7 +36,7 @@ from apod.bench.methods import METHODS, PAPER, resolve
 from apod.bench.runner import TABLES, BenchPlan, run_unit
 from apod.bench.sources import load_source
 from apod.bench.store import ResultStore
-from apod.heads import HeadBank
+from apod.heads.bank import HeadBank
 
 AUTHORS_SECONDS = 29.0
 """One run of the authors' published code: one strength, one seed, MEPS, 31 answers; start-up and a body trained anew

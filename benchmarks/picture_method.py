@@ -16,9 +16,9 @@ from matplotlib.axes import Axes
 
 from apod.bench.figures.style import BLACK, BLUE, GREY, LIGHT, VERMILLION, new_figure, paper_style
 from apod.data import make_example
-from apod.proxy import LaplaceProxy
+from apod.method.proxy import LaplaceProxy
+from apod.method.settings import PRESETS
 from apod.run import Outcome, run_experiment
-from apod.settings import PRESETS
 
 ANSWERS = 30
 LINES = 12  # posterior draws shown

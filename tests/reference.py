@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from apod.schedule import Schedule, Step
+from apod.heads.schedule import Schedule, Step
 
 STEP_RELAXED: dict[str, Callable[[Tensor], Tensor]] = {
     "linear": lambda margin: margin,

@@ -9,7 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
-from apod.body import (
+from apod.errors import CheckpointError, InputError
+from apod.models.contrastive import Adam, cross_entropy, nt_xent, shuffled_batches
+from apod.models.perceptron import (
     Body,
     EmbeddingBody,
     ModuleBody,
@@ -17,8 +19,6 @@ from apod.body import (
     corrupted_sources,
     pretrain_body,
 )
-from apod.contrastive import Adam, cross_entropy, nt_xent, shuffled_batches
-from apod.errors import CheckpointError, InputError
 from apod.randomness import generator
 
 
@@ -276,12 +276,12 @@ class RecordingPerceptronInput(Exception):
 
 def first_views(X: np.ndarray, blocks: list[int], batch_size: int, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
     """The first two-view batch the training sees, taken where the step receives it."""
-    import apod.body
+    import apod.models.perceptron
 
     def stop(adam: Adam, x: torch.Tensor, objective: object) -> torch.Tensor:
         raise RecordingPerceptronInput(x)
 
-    monkeypatch.setattr(apod.body, "_two_layer_step", stop)
+    monkeypatch.setattr(apod.models.perceptron, "_two_layer_step", stop)
     with pytest.raises(RecordingPerceptronInput) as caught:
         pretrain_body(X, width=4, blocks=blocks, batch_size=batch_size, epochs=1, seed=0, name="views")
     return np.asarray(caught.value.args[0])

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apod.bound import lipschitz_constants, theorem_terms
 from apod.errors import InputError
+from apod.method.theorem1 import lipschitz_constants, theorem_terms
 
 HEAD = [np.eye(3)[:, :2]]  # a head from three dimensions to two logits
 

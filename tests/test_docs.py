@@ -10,11 +10,11 @@ import pytest
 import typer.main
 
 from apod.cli import build_app
-from apod.coverage.typical import SHARE
-from apod.head_choice import CLEAR, MOST_ACCURACY, MOST_BALANCED, MOST_ROUNDS, SURE
-from apod.pod import DRAWN_ROWS
-from apod.pool import MOST_WEIGHTS
-from apod.settings import PRESETS
+from apod.maxmin.typical import SHARE
+from apod.method.pod import DRAWN_ROWS
+from apod.method.pool import MOST_WEIGHTS
+from apod.method.posterior_choice import CLEAR, MOST_ACCURACY, MOST_BALANCED, MOST_ROUNDS, SURE
+from apod.method.settings import PRESETS
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]

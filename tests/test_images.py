@@ -17,12 +17,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional
 
-from apod.augment import Augmentation, crop, normalise, random_boxes, random_colours, random_views, recolour
-from apod.contrastive import nt_xent
 from apod.errors import CheckpointError, InputError
-from apod.image_training import spell_seconds
-from apod.images import ImageSettings, ResNetBody, body_key, image_embeddings, pretrain_image_body
-from apod.resnet import empty_resnet18, fresh_resnet18, read_resnet18, resnet18_from
+from apod.models.augment import Augmentation, crop, normalise, random_boxes, random_colours, random_views, recolour
+from apod.models.contrastive import nt_xent
+from apod.models.picture_training import spell_seconds
+from apod.models.pictures import ImageSettings, ResNetBody, body_key, image_embeddings, pretrain_image_body
+from apod.models.resnet import empty_resnet18, fresh_resnet18, read_resnet18, resnet18_from
 
 TINY = ImageSettings(size=16, width=8, epochs=3, batch_size=8)
 LUMA = np.array([0.299, 0.587, 0.114])
@@ -378,7 +378,7 @@ def test_an_interrupted_training_resumes_to_the_same_bits(trained: ResNetBody, t
 KILLED = """
 import os, signal, sys
 import numpy as np
-from apod.images import ImageSettings, pretrain_image_body
+from apod.models.pictures import ImageSettings, pretrain_image_body
 
 def progress(done, total, text):
     if done == 5:

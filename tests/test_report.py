@@ -352,9 +352,9 @@ def test_every_field_of_a_result_is_documented() -> None:
 @pytest.mark.parametrize("preset", ["default", "paper"])
 def test_a_real_run_writes_only_documented_fields_and_a_whole_page(preset: str, tmp_path: Path) -> None:
     from apod.data import make_example
+    from apod.method.settings import PRESETS
     from apod.run import run_experiment
     from apod.run.files import write_outcome
-    from apod.settings import PRESETS
 
     told = replace(PRESETS[preset], strengths=(0.1, 1.0), body_epochs=1, epochs=1, questions_per_round=3)
     outcome = run_experiment(make_example(400), told, budget=9, preset=preset)

@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 import torch
 
-from apod.annotators import RecordedGroups
 from apod.data import UNKNOWN, Dataset, load_dataset, make_example
 from apod.errors import AnnotatorError, BudgetError, CheckpointError, InputError
-from apod.heads import HeadBank
-from apod.metrics import evaluate
+from apod.fairness.metrics import evaluate
+from apod.heads.bank import HeadBank
+from apod.method.annotators import RecordedGroups
+from apod.method.settings import PRESETS, Settings
 from apod.report import render_report
 from apod.run import Listener, Outcome, run_experiment
 from apod.run.files import write_outcome
 from apod.run.record import metrics_entries
-from apod.settings import PRESETS, Settings
 
 QUICK = Settings(strengths=(0.2, 1.0), body_epochs=2, epochs=2)
 AHEAD = replace(PRESETS["default"], strengths=(0.2, 1.0), body_epochs=2)

@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from apod.classifier import APODClassifier
     from apod.data import Dataset, load_dataset, make_example
     from apod.errors import ApodError
+    from apod.method.settings import PRESETS, Settings
     from apod.run import run_experiment
-    from apod.settings import PRESETS, Settings
 
 _HOMES = {
     "APODClassifier": "apod.classifier",
     "ApodError": "apod.errors",
     "Campaign": "apod.campaign",
     "Dataset": "apod.data",
-    "PRESETS": "apod.settings",
-    "Settings": "apod.settings",
+    "PRESETS": "apod.method.settings",
+    "Settings": "apod.method.settings",
     "load_dataset": "apod.data",
     "make_example": "apod.data",
     "run_experiment": "apod.run",

@@ -21,7 +21,7 @@ from apod.audit.table import AuditColumns, read_audit
 from apod.cli import build_app
 from apod.cli.audit import plan_text
 from apod.errors import ApodError, BudgetError, InputError
-from apod.metrics import evaluate
+from apod.fairness.metrics import evaluate
 
 NAMES = ("a", "b")
 

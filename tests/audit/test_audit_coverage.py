@@ -13,7 +13,7 @@ from apod.audit.people import cell_means, cells_of, check_people
 from apod.audit.rates import difference, rates
 from apod.audit.shares import CellAnswers, estimate_shares
 from apod.data import TableEncoder, load_dataset
-from apod.metrics import evaluate
+from apod.fairness.metrics import evaluate
 
 AUDITS, ANSWERS = 600, 100
 

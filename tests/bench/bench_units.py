@@ -16,12 +16,12 @@ from apod.bench.runner import BenchPlan
 from apod.bench.sources import Source, TableSource
 from apod.bench.unit import UnitData
 from apod.data import Dataset, make_example
-from apod.heads import initial_parameters
-from apod.pod import Training
-from apod.pool import Pool
-from apod.prepare import prepare
+from apod.heads.bank import initial_parameters
+from apod.method.pod import Training
+from apod.method.pool import Pool
+from apod.method.prepare import prepare
+from apod.method.settings import PRESETS, Settings
 from apod.randomness import generator
-from apod.settings import PRESETS, Settings
 
 QUICK = replace(PRESETS["paper"], epochs=8, body_epochs=2, batch_size=16, strengths=(0.2, 2.0))
 """Everything the paper does, for a moment each; its strengths are those `tiny_plan` takes of the table."""

@@ -13,7 +13,7 @@ from bench_units import runs_of, unit_of
 from apod.bench.arm import Arm, Unit
 from apod.bench.arms import GroupDroArm, LffArm, PodArm
 from apod.bench.fal import FalArm
-from apod.pod import Training
+from apod.method.pod import Training
 
 
 def advance(arm: Arm, rounds: int) -> Arm:

@@ -12,7 +12,6 @@ import pytest
 from bench_units import BUDGET, QUICK, TINY, runs_of, same_but_for_time, tiny_data, tiny_people, tiny_plan, tiny_source
 
 import apod.bench.arm
-from apod.annotators import RecordedGroups
 from apod.bench.arm import RunName, Unit
 from apod.bench.arms import ARMS
 from apod.bench.methods import ALIASES, ALL, METHODS, NONE, PARTIAL, resolve
@@ -21,9 +20,10 @@ from apod.bench.store import ResultStore
 from apod.bench.unit import SCALARS, UnitData, run_arm
 from apod.data import UNKNOWN, split_rows
 from apod.errors import UnknownName
-from apod.heads import HeadBank
+from apod.heads.bank import HeadBank
+from apod.method.annotators import RecordedGroups
+from apod.method.settings import PRESETS
 from apod.run.experiment import run_experiment
-from apod.settings import PRESETS
 
 ASKING = [name for name in TINY if METHODS[name].annotation == PARTIAL]
 TRAINERS = [trainer for trainer in ARMS if trainer in {METHODS[name].trainer for name in TINY}]

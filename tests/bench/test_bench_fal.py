@@ -15,8 +15,8 @@ import reference
 from apod.bench.arm import Unit
 from apod.bench.fal import BUFFER, FalArm
 from apod.data import make_example
-from apod.heads import initial_parameters
-from apod.pod import Training
+from apod.heads.bank import initial_parameters
+from apod.method.pod import Training
 from apod.randomness import generator
 
 WORST = -2.0  # both rates apart by one: what a fairness nobody can measure counts as

@@ -380,7 +380,7 @@ def test_the_command_runs_resumes_and_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     quick = ["bench", "--datasets", "tiny", "--methods", "vanilla,pod-individual", "--strengths", "0.5", "--seeds", "2"]
-    monkeypatch.setattr("apod.settings.PRESETS", {"paper": QUICK})
+    monkeypatch.setattr("apod.method.settings.PRESETS", {"paper": QUICK})
     monkeypatch.setattr(sys, "argv", ["apod", *quick, "--jobs", "1", "--out", str(tmp_path / "r")])
     for _ in range(2):
         with pytest.raises(SystemExit) as stop:
@@ -432,7 +432,7 @@ def test_what_does_not_go_round_is_handed_out_trainer_by_trainer() -> None:
 
 def command(patch: pytest.MonkeyPatch, *arguments: str) -> int:
     """The status of `apod bench` over tiny populations, in this process."""
-    patch.setattr("apod.settings.PRESETS", {"paper": QUICK})
+    patch.setattr("apod.method.settings.PRESETS", {"paper": QUICK})
     patch.setattr(sys, "argv", ["apod", "bench", "--datasets", "tiny", "--seeds", "1", "--jobs", "1", *arguments])
     with pytest.raises(SystemExit) as stop:
         main()

@@ -25,7 +25,7 @@ from apod.bench.results import Results, read_results
 from apod.bench.sources import TableSource
 from apod.data import make_example
 from apod.errors import DataUnavailable, InputError
-from apod.settings import PRESETS
+from apod.method.settings import PRESETS
 
 WORLD = World(
     tasks=("adult", "meps"),

@@ -17,8 +17,8 @@ from apod.bench.methods import METHODS, RIVALS
 from apod.bench.rivals import CglArm, DfrArm, FairDsrArm, JttArm, SsaArm
 from apod.data import UNKNOWN
 from apod.errors import InputError
-from apod.metrics import METRICS, group_counts
-from apod.pod import Training
+from apod.fairness.metrics import METRICS, group_counts
+from apod.method.pod import Training
 
 TRAINING = Training(hidden=(8,), epochs=10, batch_size=128, dropout=0.0)
 

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import approx_fprime
 
-from apod.answers import Answers
 from apod.bench.fairlearn_arms import repetitions
 from apod.bench.pseudo import (
     assign_groups,
@@ -29,8 +28,9 @@ from apod.bench.pseudo import (
 )
 from apod.bench.rivals import last_layer, top_activations
 from apod.data import UNKNOWN
-from apod.heads import HeadBank, initial_parameters
-from apod.pod import Training
+from apod.heads.bank import HeadBank, initial_parameters
+from apod.method.answers import Answers
+from apod.method.pod import Training
 
 
 @settings(max_examples=200, deadline=None)

@@ -16,7 +16,7 @@ from apod.campaign import Campaign, EngineFactory, GroupAnswer, Materials, schem
 from apod.campaign.adapter import MitigationEngine, settings_of
 from apod.data import TableEncoder, make_example
 from apod.errors import InputError
-from apod.mitigation import Mitigation
+from apod.method.algorithm1 import Mitigation
 from apod.testing import EngineContract
 
 QUICK = {"strengths": [0.2, 1.0], "body_epochs": 1, "epochs": 1}

@@ -5,7 +5,7 @@ import pytest
 
 from apod import large
 from apod.campaign.distances import Distances
-from apod.coverage import Coverage
+from apod.maxmin import Coverage
 
 
 @pytest.mark.parametrize("limit", [10, 10**6])

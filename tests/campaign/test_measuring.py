@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from sklearn.decomposition import PCA
 
-from apod.answers import Answers
 from apod.campaign import Campaign
 from apod.campaign.achieved import thinned
 from apod.campaign.measuring import gap_interval, plane
 from apod.errors import InputError
-from apod.expected import Expected, gain
-from apod.metrics import METRICS, group_counts, soft_group_counts
+from apod.fairness.metrics import METRICS, group_counts, soft_group_counts
+from apod.method.answers import Answers
+from apod.method.expected import Expected, gain
 from apod.randomness import generator
 from apod.testing.contract import GROUPS, Place, Workshop, answer_all
 
@@ -157,7 +157,9 @@ def test_where_annotators_disagree_the_heaviest_group_is_the_likeliest() -> None
 def test_a_campaign_pauses_by_itself_once_and_goes_on_when_told(tmp_path, monkeypatch) -> None:
     from apod.campaign.adapter import build_engine
 
-    monkeypatch.setattr("apod.head_choice.CLEAR", 0.0)  # these people's groups are random: no direction is ever clear
+    monkeypatch.setattr(
+        "apod.method.posterior_choice.CLEAR", 0.0
+    )  # these people's groups are random: no direction is ever clear
     workshop = Workshop(Place(f"sqlite:///{tmp_path}/trial.db", tmp_path / "files"), build_engine)
     options = {"strengths": [0.5, 1.0], "epochs": 3, "body_epochs": 1, "head_steps": 0}
     with workshop.create(rows=120, budget=24, engine_options=options, least_gain=1.9, refit="demand") as campaign:

@@ -11,7 +11,7 @@ from apod.campaign import Campaign, Materials, Proposal
 from apod.campaign.reserve import RULE, Progress, audit_order, mix, planned
 from apod.data import make_example
 from apod.errors import BudgetError, InputError
-from apod.metrics import evaluate
+from apod.fairness.metrics import evaluate
 from apod.testing.contract import Workshop, answer_all
 
 QUICK = {"strengths": [0.2, 1.0], "body_epochs": 1, "epochs": 1}

@@ -14,18 +14,18 @@ from sklearn.base import clone
 
 import apod.classifier.estimator
 from apod import APODClassifier, make_example
-from apod.answers import Answers
-from apod.body import pretrain_body
 from apod.data import TableEncoder
 from apod.errors import InputError
-from apod.head_selection import BestHeads, score_heads
-from apod.metrics import UndefinedRateWarning, evaluate
-from apod.mitigation import Mitigation, Plan
-from apod.penalty import CONDITIONS, RELAXATIONS
-from apod.pod import Training
-from apod.pool import Pool
-from apod.selection import SELECTORS
-from apod.settings import PRESETS
+from apod.fairness.metrics import UndefinedRateWarning, evaluate
+from apod.method.algorithm1 import Mitigation, Plan
+from apod.method.answers import Answers
+from apod.method.penalty import CONDITIONS, RELAXATIONS
+from apod.method.pod import Training
+from apod.method.pool import Pool
+from apod.method.score_choice import BestHeads, score_heads
+from apod.method.selection import SELECTORS
+from apod.method.settings import PRESETS
+from apod.models.perceptron import pretrain_body
 
 
 def by_hand(people: People, training_rows: Any) -> tuple[Mitigation, BestHeads, Any]:

@@ -7,8 +7,8 @@ import pytest
 
 from apod.bench.methods import METHODS
 from apod.bench.runner import BenchPlan, run_bench
-from apod.cluster import joblib_backend
-from apod.settings import PRESETS
+from apod.maxmin.ray import joblib_backend
+from apod.method.settings import PRESETS
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 

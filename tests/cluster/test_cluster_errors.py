@@ -6,10 +6,10 @@ import sys
 import numpy as np
 import pytest
 
-from apod.cluster import connect, ray_engine
-from apod.coverage import select
-from apod.coverage.parts import Part, open_parts
+from apod.data.parts import Part, open_parts
 from apod.errors import ClusterError, InputError
+from apod.maxmin import select
+from apod.maxmin.ray import connect, ray_engine
 
 
 def free_port() -> int:
@@ -49,7 +49,7 @@ def test_an_array_in_memory_is_no_storage():
 
 
 def test_an_engine_that_sees_another_pool_is_refused(tmp_path):
-    from apod.coverage import Coverage
+    from apod.maxmin import Coverage
 
     np.save(tmp_path / "m.npy", np.eye(5))
     with pytest.raises(InputError, match="The engine sees 3 rows and this machine 5"):

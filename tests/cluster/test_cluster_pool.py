@@ -8,10 +8,10 @@ from contextlib import suppress
 import numpy as np
 import pytest
 
-from apod.cluster import ClusterPool, connect, ray_engine
-from apod.coverage import Coverage, Pick, select
-from apod.coverage.parts import open_parts
+from apod.data.parts import open_parts
 from apod.errors import ApodError, ClusterError, InputError
+from apod.maxmin import Coverage, Pick, select
+from apod.maxmin.ray import ClusterPool, connect, ray_engine
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import torch
 
-from apod.coverage import Coverage
-from apod.heads import HeadBank
-from apod.penalty import cell_weights, penalty_and_slope
-from apod.pod import pod_slope
-from apod.selection import SELECTORS, View, centred_accuracies, worst_first
+from apod.heads.bank import HeadBank
+from apod.maxmin import Coverage
+from apod.method.penalty import cell_weights, penalty_and_slope
+from apod.method.pod import pod_slope
+from apod.method.selection import SELECTORS, View, centred_accuracies, worst_first
 
 CASES = 5
 

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 import reference
-from apod.heads import Adam, HeadBank, initial_parameters, layer_views
-from apod.penalty import CellWeights, cell_weights
-from apod.pod import pod_slope
-from apod.schedule import Schedule
+from apod.heads.bank import Adam, HeadBank, initial_parameters, layer_views
+from apod.heads.schedule import Schedule
+from apod.method.penalty import CellWeights, cell_weights
+from apod.method.pod import pod_slope
 
 DEPTHS = {1: (5, 2), 2: (5, 7, 2), 3: (5, 6, 4, 2)}
 ROWS = {
@@ -182,7 +182,7 @@ def test_equal_heads_stay_equal_bit_for_bit() -> None:
 def test_prediction_has_no_dropout_and_equals_a_plain_network(depth: int, monkeypatch: pytest.MonkeyPatch) -> None:
     setting = Setting(depth, "shared rows only", torch.float64)
     bank = setting.train_bank(30)
-    monkeypatch.setattr("apod.heads._EVALUATION_ROWS", 7)  # blocks that do not divide the rows
+    monkeypatch.setattr("apod.heads.bank._EVALUATION_ROWS", 7)  # blocks that do not divide the rows
     logits = bank.logits(setting.pool)
     assert torch.equal(logits, bank.logits(setting.pool))
     for head in range(len(STRENGTHS)):

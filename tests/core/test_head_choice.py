@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from apod import head_choice
-from apod.counts import soft_group_counts
-from apod.head_choice import RoundHeads, best_rounds, choose_head, clear_direction, posterior_gaps
-from apod.head_selection import RoundScores
-from apod.heads import HeadBank
-from apod.metrics import METRICS
-from apod.pool import Pool
+from apod.fairness.counts import soft_group_counts
+from apod.fairness.metrics import METRICS
+from apod.heads.bank import HeadBank
+from apod.method.pool import Pool
+from apod.method.posterior_choice import RoundHeads, best_rounds, choose_head, clear_direction, posterior_gaps
+from apod.method.score_choice import RoundScores
 
 SIZES, ROUNDS, HEADS, VALIDATION, DRAWS = (3, 2), 5, 4, 400, 16
 STRENGTHS = torch.tensor([0.0, 0.1, 0.5, 2.0])

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import reference
-from apod.head_choice import SURE, choose_head
-from apod.head_selection import BestHeads, RoundScores, score_heads
-from apod.heads import HeadBank
-from apod.pool import Pool
+from apod.heads.bank import HeadBank
+from apod.method.pool import Pool
+from apod.method.posterior_choice import SURE, choose_head
+from apod.method.score_choice import BestHeads, RoundScores, score_heads
 
 SIZES = (3, 4, 2)
 

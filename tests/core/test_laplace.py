@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from apod.answers import Answers
-from apod.laplace import INTERCEPT_PRECISION, free_groups, precision_matrix, weight_draws
-from apod.proxy import LaplaceProxy
+from apod.method.answers import Answers
+from apod.method.laplace import INTERCEPT_PRECISION, free_groups, precision_matrix, weight_draws
+from apod.method.proxy import LaplaceProxy
 
 
 def negative_log_posterior(

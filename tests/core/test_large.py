@@ -7,15 +7,15 @@ import pytest
 import torch
 
 from apod import large
-from apod.answers import Answers
 from apod.data import TableEncoder
 from apod.errors import InputError
-from apod.mitigation import Mitigation, Plan
-from apod.penalty import Penalty
-from apod.pod import Training, draw_round
-from apod.pool import Pool
-from apod.proxy import LogisticProxy
-from apod.schedule import Schedule
+from apod.heads.schedule import Schedule
+from apod.method.algorithm1 import Mitigation, Plan
+from apod.method.answers import Answers
+from apod.method.penalty import Penalty
+from apod.method.pod import Training, draw_round
+from apod.method.pool import Pool
+from apod.method.proxy import LogisticProxy
 
 ROWS, WIDTH = 30_000, 6
 
@@ -46,9 +46,9 @@ def pool_of(embeddings) -> Pool:
 
 def test_masks_drawn_some_at_a_time_are_those_of_one_draw(monkeypatch):
     schedule = Schedule(n=300, hidden=(5, 4), seed=1, dataset="p", round=0, epochs=2, batch_size=7, own=3, draw=2)
-    monkeypatch.setattr("apod.schedule.STEPS_AT_ONCE", 10**9)
+    monkeypatch.setattr("apod.heads.schedule.STEPS_AT_ONCE", 10**9)
     whole = list(schedule)
-    monkeypatch.setattr("apod.schedule.STEPS_AT_ONCE", 4)
+    monkeypatch.setattr("apod.heads.schedule.STEPS_AT_ONCE", 4)
     for one, other in zip(whole, schedule, strict=True):
         assert torch.equal(one.rows, other.rows)
         assert all(torch.equal(a, b) for a, b in zip(one.masks, other.masks, strict=True))
@@ -143,7 +143,7 @@ def test_a_large_pool_is_standardised_once_and_another_one_anew(small_limits, mo
     pool, other = pool_of(mapped).embeddings, pool_of(mapped).embeddings + 1
     sweeps = []
     moments = large.moments
-    monkeypatch.setattr("apod.proxy.moments", lambda matrix: (sweeps.append(len(matrix)), moments(matrix))[1])
+    monkeypatch.setattr("apod.method.proxy.moments", lambda matrix: (sweeps.append(len(matrix)), moments(matrix))[1])
     answers = Answers(tuple(range(40)), tuple(row % 2 for row in range(40)))
     centres = []
     for embeddings in (pool, pool, other):

@@ -12,13 +12,13 @@ from sklearn.preprocessing import StandardScaler
 
 import reference
 from apod.data import make_example
-from apod.heads import initial_parameters
-from apod.mitigation import Mitigation, Plan
-from apod.penalty import Penalty
-from apod.pod import Training, pretrain_head
-from apod.pool import Pool
+from apod.heads.bank import initial_parameters
+from apod.heads.schedule import Schedule
+from apod.method.algorithm1 import Mitigation, Plan
+from apod.method.penalty import Penalty
+from apod.method.pod import Training, pretrain_head
+from apod.method.pool import Pool
 from apod.randomness import generator
-from apod.schedule import Schedule
 
 STRENGTHS = (0.3, 2.0)
 TRAIN, ROUNDS, SEED = 160, 6, 31

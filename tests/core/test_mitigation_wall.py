@@ -10,13 +10,13 @@ import pytest
 import torch
 
 from apod.data import UNKNOWN, make_example
-from apod.head_selection import BestHeads, score_heads
-from apod.mitigation import Mitigation, Plan
-from apod.penalty import Penalty
-from apod.pod import Training
-from apod.pool import Pool
-from apod.proxy import PROXIES
-from apod.selection import SELECTORS
+from apod.method.algorithm1 import Mitigation, Plan
+from apod.method.penalty import Penalty
+from apod.method.pod import Training
+from apod.method.pool import Pool
+from apod.method.proxy import PROXIES
+from apod.method.score_choice import BestHeads, score_heads
+from apod.method.selection import SELECTORS
 
 STRENGTHS = (0.3, 1.0)
 PLANS: dict[str, Callable[[str], Plan]] = {
@@ -52,7 +52,7 @@ class Trace:
         )
 
 
-@pytest.mark.filterwarnings("ignore::apod.metrics.UndefinedRateWarning")
+@pytest.mark.filterwarnings("ignore::apod.fairness.metrics.UndefinedRateWarning")
 def run(pool: Pool, groups: np.ndarray, plan: Plan, training: Training, rounds: int = 4, k: int = 1) -> Trace:
     loop, trace = Mitigation(pool, plan, training), Trace()
     best = BestHeads(loop.heads)
@@ -86,7 +86,7 @@ def training(over: str = "annotated", proxy: str = "perceptron") -> Training:
     return Training(penalty=Penalty(over=over), hidden=(6,), epochs=2, batch_size=64, proxy=proxy)
 
 
-@pytest.mark.filterwarnings("ignore::apod.metrics.UndefinedRateWarning")
+@pytest.mark.filterwarnings("ignore::apod.fairness.metrics.UndefinedRateWarning")
 @pytest.mark.parametrize("plan", PLANS)
 @pytest.mark.parametrize("selector", sorted(SELECTORS))
 @pytest.mark.parametrize("over", ["annotated", "pool"])
@@ -104,7 +104,7 @@ def test_groups_nobody_asked_for_change_no_question_weight_selection_or_predicti
         assert run(pool, others, chosen, how).same_as(plain)
 
 
-@pytest.mark.filterwarnings("ignore::apod.metrics.UndefinedRateWarning")
+@pytest.mark.filterwarnings("ignore::apod.fairness.metrics.UndefinedRateWarning")
 def test_a_group_that_was_asked_for_does_matter() -> None:
     pool, groups = example()
     plan = PLANS["shared"]("apod")
@@ -114,7 +114,7 @@ def test_a_group_that_was_asked_for_does_matter() -> None:
     assert not run(pool, others, plan, training()).same_as(plain)
 
 
-@pytest.mark.filterwarnings("ignore::apod.metrics.UndefinedRateWarning")
+@pytest.mark.filterwarnings("ignore::apod.fairness.metrics.UndefinedRateWarning")
 @pytest.mark.parametrize("selector", sorted(SELECTORS))
 def test_same_seed_same_bits_and_another_seed_differs(selector: str) -> None:
     pool, groups = example()
@@ -128,7 +128,7 @@ def test_same_seed_same_bits_and_another_seed_differs(selector: str) -> None:
     assert not torch.equal(other.tensors[0], one.tensors[0])
 
 
-@pytest.mark.filterwarnings("ignore::apod.metrics.UndefinedRateWarning")
+@pytest.mark.filterwarnings("ignore::apod.fairness.metrics.UndefinedRateWarning")
 def test_the_name_of_the_dataset_keys_the_randomness() -> None:
     pool, groups = example()
     one = run(pool, groups, PLANS["shared"]("random"), training())

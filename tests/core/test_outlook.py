@@ -10,19 +10,19 @@ import numpy as np
 import pytest
 import torch
 
-from apod.answers import Answers
 from apod.campaign.outlook import gain_of, spent_enough
 from apod.campaign.settings import CampaignSettings
 from apod.campaign.state import State
 from apod.data import UNKNOWN
-from apod.expected import Expected, is_enough
-from apod.laplace import weight_draws
-from apod.mitigation import Mitigation, Plan
-from apod.outlook import FURTHER, as_expected, expected_gap, look_ahead
-from apod.penalty import Penalty
-from apod.pod import Training
-from apod.pool import Pool
-from apod.proxy import LaplaceProxy
+from apod.method.algorithm1 import Mitigation, Plan
+from apod.method.answers import Answers
+from apod.method.expected import Expected, is_enough
+from apod.method.laplace import weight_draws
+from apod.method.outlook import FURTHER, as_expected, expected_gap, look_ahead
+from apod.method.penalty import Penalty
+from apod.method.pod import Training
+from apod.method.pool import Pool
+from apod.method.proxy import LaplaceProxy
 
 WIDTH = 4
 
@@ -54,7 +54,7 @@ def test_without_more_answers_the_posterior_is_as_it_is() -> None:
 
 
 def test_the_spread_to_come_follows_from_the_curvature_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("apod.proxy.weight_draws", partial(weight_draws, count=4000))
+    monkeypatch.setattr("apod.method.proxy.weight_draws", partial(weight_draws, count=4000))
     proxy, pool, _ = fitted()
     state = proxy.state()
     inputs = np.hstack([(pool.numpy() - state["centre"]) / state["scale"], np.ones((len(pool), 1))])

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import reference
-from apod.penalty import CONDITIONS, RELAXATIONS, cell_weights, cross_entropy_slope, penalty_and_slope
-from apod.pod import pod_slope
+from apod.method.penalty import CONDITIONS, RELAXATIONS, cell_weights, cross_entropy_slope, penalty_and_slope
+from apod.method.pod import pod_slope
 
 WHATS, RELAXED = sorted(CONDITIONS), sorted(RELAXATIONS)
 

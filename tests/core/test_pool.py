@@ -15,12 +15,12 @@ from apod import large
 from apod import pool as pools
 from apod.data import TableEncoder, make_example
 from apod.errors import InputError
-from apod.mitigation import Mitigation, Plan
-from apod.penalty import Penalty
-from apod.pod import Training, draw_round, pretrain_head
-from apod.pool import Pool, inputs_for
-from apod.prepare import prepare
-from apod.settings import PRESETS
+from apod.method.algorithm1 import Mitigation, Plan
+from apod.method.penalty import Penalty
+from apod.method.pod import Training, draw_round, pretrain_head
+from apod.method.pool import Pool, inputs_for
+from apod.method.prepare import prepare
+from apod.method.settings import PRESETS
 
 WIDTH, COLUMNS, TRAIN = 5, 3, 200
 

@@ -10,9 +10,9 @@ from sklearn.metrics import roc_auc_score
 from sklearn.preprocessing import StandardScaler
 
 import reference
-from apod.answers import Answers
-from apod.heads import initial_parameters
-from apod.proxy import PROXIES, LogisticProxy, PerceptronProxy, Proxy
+from apod.heads.bank import initial_parameters
+from apod.method.answers import Answers
+from apod.method.proxy import PROXIES, LogisticProxy, PerceptronProxy, Proxy
 from apod.randomness import generator
 
 ALL = sorted(PROXIES)

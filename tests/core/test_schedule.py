@@ -10,8 +10,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from apod.heads.schedule import Schedule, Step
 from apod.randomness import generator
-from apod.schedule import Schedule, Step
 
 BASE = Schedule(n=50, hidden=(6, 4), seed=3, dataset="people", round=2, epochs=3, batch_size=16)
 

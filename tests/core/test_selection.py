@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import reference
-from apod.coverage import Coverage
-from apod.selection import SCORED, SELECTORS, Choice, View, centred_accuracies, first_rows, worst_first
+from apod.maxmin import Coverage
+from apod.method.selection import SCORED, SELECTORS, Choice, View, centred_accuracies, first_rows, worst_first
 
 ALL = sorted(SELECTORS)
 DRAWING = {"random", "stratified", "group"}

@@ -3,8 +3,8 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from apod.coverage import Coverage, Pick, batch, readahead, rows
 from apod.errors import InputError
+from apod.maxmin import Coverage, Pick, batch, readahead, rows
 
 
 def test_farthest_is_the_row_with_the_largest_distance_to_its_nearest_answer():

@@ -7,13 +7,13 @@ from coverage_oracle import distance_table, max_min_picks
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import apod.coverage.batch as batch
-import apod.coverage.rows as rows_module
-from apod.coverage import Coverage
-from apod.coverage.bounds import Geometry, nearest_centre, squared_distances
-from apod.coverage.pool import Pool
-from apod.coverage.rows import Rows
-from apod.coverage.shard import Shard
+import apod.maxmin.batch as batch
+import apod.maxmin.rows as rows_module
+from apod.maxmin import Coverage
+from apod.maxmin.bounds import Geometry, nearest_centre, squared_distances
+from apod.maxmin.pool import Pool
+from apod.maxmin.rows import Rows
+from apod.maxmin.shard import Shard
 
 STORAGE = [np.float16, np.float32, np.float64]
 

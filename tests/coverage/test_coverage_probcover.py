@@ -7,9 +7,9 @@ from coverage_oracle import distance_table
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import apod.coverage.probcover as module
-from apod.coverage import probability_cover
+import apod.maxmin.probcover as module
 from apod.errors import InputError
+from apod.maxmin import probability_cover
 
 
 def cover_picks(matrix, radius, answered, candidates, k):

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from coverage_oracle import max_min_picks
 
-from apod.coverage import Pick, SelectResult, open_array, select
 from apod.errors import InputError
+from apod.maxmin import Pick, SelectResult, open_array, select
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from coverage_oracle import max_min_picks
 
-from apod.coverage import Coverage, restore_coverage, save_coverage
+from apod.maxmin import Coverage, restore_coverage, save_coverage
 
 
 @pytest.fixture

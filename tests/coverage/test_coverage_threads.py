@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from apod.coverage import Coverage
-from apod.coverage.threads import blas_on_one_thread, in_parallel
+from apod.maxmin import Coverage
+from apod.maxmin.threads import blas_on_one_thread, in_parallel
 
 
 def blas_threads():

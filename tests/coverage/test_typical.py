@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apod.coverage import typical_rows
-from apod.coverage.typical import MOST_ROWS, SHARE
+from apod.maxmin import typical_rows
+from apod.maxmin.typical import MOST_ROWS, SHARE
 
 
 def densest(points: np.ndarray, covered: list[int], k: int) -> list[int]:

@@ -11,9 +11,9 @@ import pytest
 from apod import large
 from apod.campaign import Campaign
 from apod.cli import main
+from apod.data.embeddings import load_embedded
 from apod.data.files import read_table
 from apod.data.own import FileColumns
-from apod.embedded import load_embedded
 from apod.errors import InputError
 
 ROWS, WIDTH = 900, 5

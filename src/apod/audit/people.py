@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from apod.audit.rates import Cells
 from apod.audit.shares import CellAnswers, FloatArray
-from apod.counts import binary
 from apod.data.dataset import UNKNOWN, IntArray
 from apod.errors import InputError
+from apod.fairness.counts import binary
 
 
 @dataclass(frozen=True, eq=False)

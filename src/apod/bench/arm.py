@@ -16,17 +16,17 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from apod.annotators import RecordedGroups
-from apod.answers import Answers
 from apod.bench.methods import Method
 from apod.data.dataset import UNKNOWN, IntArray
-from apod.heads import HeadBank
-from apod.pod import Training, round_schedule
-from apod.pool import Pool
-from apod.proxy import LogisticProxy
+from apod.heads.bank import HeadBank
+from apod.method.annotators import RecordedGroups
+from apod.method.answers import Answers
+from apod.method.pod import Training, round_schedule
+from apod.method.pool import Pool
+from apod.method.proxy import LogisticProxy
+from apod.method.rounds import first_answers_done
+from apod.method.selection import first_rows
 from apod.randomness import generator
-from apod.rounds import first_answers_done
-from apod.selection import first_rows
 from apod.threads import training_steps
 
 

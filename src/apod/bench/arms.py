@@ -8,15 +8,15 @@ from types import MappingProxyType
 import torch
 from torch import Tensor
 
-from apod.answers import Answers
 from apod.bench.arm import Arm, RunName, Unit
 from apod.bench.fairlearn_arms import ExponentiatedGradientArm, ThresholdOptimizerArm
 from apod.bench.fal import FalArm
 from apod.bench.objectives import GroupDro, learning_from_failure_slope
 from apod.bench.rivals import CglArm, DfrArm, FairDsrArm, JttArm, SsaArm
-from apod.heads import HeadBank
-from apod.mitigation import HeadPlan, Mitigation, Plan, TrajectoryPlan
-from apod.pod import DrawnPenaltyRows, train_heads
+from apod.heads.bank import HeadBank
+from apod.method.algorithm1 import HeadPlan, Mitigation, Plan, TrajectoryPlan
+from apod.method.answers import Answers
+from apod.method.pod import DrawnPenaltyRows, train_heads
 from apod.randomness import generator
 
 

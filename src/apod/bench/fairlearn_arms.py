@@ -28,7 +28,7 @@ from apod.bench.arm import RunName, Unit
 from apod.bench.pseudo import guesses
 from apod.bench.rivals import AnsweredArm
 from apod.errors import InputError
-from apod.heads import HeadBank
+from apod.heads.bank import HeadBank
 
 FloatArray = npt.NDArray[np.float64]
 

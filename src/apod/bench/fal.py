@@ -15,11 +15,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from apod.answers import Answers, stack_answers
 from apod.bench.arm import RunName, Unit
-from apod.heads import HeadBank
-from apod.metrics import METRICS, group_counts
-from apod.proxy import PerceptronProxy
+from apod.fairness.metrics import METRICS, group_counts
+from apod.heads.bank import HeadBank
+from apod.method.answers import Answers, stack_answers
+from apod.method.proxy import PerceptronProxy
 from apod.randomness import generator
 from apod.threads import training_steps
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from apod.errors import UnknownName
-from apod.settings import STRENGTHS
+from apod.method.settings import STRENGTHS
 
 NONE, PARTIAL, ALL = "none", "partial", "all"
 """How much group annotation a method uses: nobody's, the budget's, everybody's."""

@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from apod.answers import Answers
 from apod.data.dataset import UNKNOWN, IntArray
-from apod.pool import Pool
-from apod.proxy import LogisticProxy
+from apod.method.answers import Answers
+from apod.method.pool import Pool
+from apod.method.proxy import LogisticProxy
 from apod.randomness import generator
 
 FloatArray = npt.NDArray[np.float64]

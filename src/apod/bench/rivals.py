@@ -17,7 +17,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from apod.answers import Answers
 from apod.bench.arm import RunName, Unit
 from apod.bench.objectives import GroupDro
 from apod.bench.pseudo import (
@@ -34,8 +33,9 @@ from apod.bench.pseudo import (
     with_answers,
 )
 from apod.data.dataset import IntArray
-from apod.heads import HeadBank
-from apod.pod import DrawnPenaltyRows, train_heads
+from apod.heads.bank import HeadBank
+from apod.method.answers import Answers
+from apod.method.pod import DrawnPenaltyRows, train_heads
 from apod.randomness import generator
 
 CERTAIN_SHARE = 1 / 3

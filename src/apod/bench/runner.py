@@ -24,8 +24,8 @@ from apod.bench.store import Part, ResultStore
 from apod.bench.unit import UnitData, failed_part, identity, run_arm, run_key
 from apod.data import Dataset
 from apod.errors import InputError
-from apod.pod import Training
-from apod.settings import PRESETS, Settings, answers_allowed
+from apod.method.pod import Training
+from apod.method.settings import PRESETS, Settings, answers_allowed
 
 TABLES = ("adult", "meps", "loan", "german", "bank")
 """The datasets that are tables; the CelebA tasks need pictures."""

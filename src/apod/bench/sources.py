@@ -18,8 +18,8 @@ from torch import Tensor
 from apod.data import DATASETS, Dataset, Split, load_dataset, split_rows
 from apod.data.pictures import CELEBA_GROUPS, load_celeba
 from apod.errors import UnknownName
-from apod.prepare import prepare
-from apod.settings import Settings
+from apod.method.prepare import prepare
+from apod.method.settings import Settings
 
 Progress = Callable[[int, int, str], None]
 
@@ -83,7 +83,7 @@ class PictureSource:
     """A CelebA task: both share pictures, split and body, which is trained without any label."""
 
     def __init__(self, task: str, data_dir: Path | None, skip_bad: bool = False) -> None:
-        from apod.images import ImageSettings
+        from apod.models.pictures import ImageSettings
 
         self._settings = ImageSettings()
         task_name: Literal["hair", "young"] = "hair" if task == "celeba-hair" else "young"
@@ -100,7 +100,7 @@ class PictureSource:
 
     def embeddings(self, settings: Settings, seed: int, folder: Path, progress: Progress) -> Tensor:
         """Trained once per seed for both tasks, resumed where it was interrupted, kept by content."""
-        from apod.images import image_embeddings
+        from apod.models.pictures import image_embeddings
 
         train = self.split(seed).train
         return torch.from_numpy(image_embeddings(self._set.pictures, train, self._settings, seed, folder, progress))

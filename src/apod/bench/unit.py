@@ -18,11 +18,11 @@ from apod.bench.arms import ARMS
 from apod.bench.methods import NONE, PARTIAL
 from apod.bench.store import NUMBERS, Part, Row
 from apod.data.dataset import Dataset, Split
-from apod.head_selection import BestHeads, RoundScores, score_heads
-from apod.metrics import METRICS, GroupCounts, group_counts
-from apod.pod import Training, pretrain_head
-from apod.prepare import make_pool
-from apod.settings import answers_allowed
+from apod.fairness.metrics import METRICS, GroupCounts, group_counts
+from apod.method.pod import Training, pretrain_head
+from apod.method.prepare import make_pool
+from apod.method.score_choice import BestHeads, RoundScores, score_heads
+from apod.method.settings import answers_allowed
 
 SCALARS = ("accuracy", "balanced_accuracy", "eop", "delta_eo", "gap", "demographic_parity_difference",
            "equalized_odds_difference")  # fmt: skip

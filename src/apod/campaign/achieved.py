@@ -20,7 +20,7 @@ from apod.campaign.audit import moment
 from apod.campaign.engine import Auditable, Engine, GroupAnswer, Measuring, Model
 from apod.campaign.events import canonical
 from apod.campaign.materials import Materials
-from apod.expected import Expected
+from apod.method.expected import Expected
 
 log = logging.getLogger(__name__)
 

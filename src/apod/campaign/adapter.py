@@ -19,7 +19,6 @@ import numpy.typing as npt
 import pandas as pd
 import torch
 
-from apod.answers import Answers
 from apod.campaign.distances import Distances
 from apod.campaign.engine import GroupAnswer, ModelState, Proposal
 from apod.campaign.materials import PLANE, Materials
@@ -27,17 +26,18 @@ from apod.campaign.measuring import measure, outlook, plane
 from apod.campaign.outlook import people_left
 from apod.data.dataset import IntArray
 from apod.data.encode import TableEncoder
+from apod.data.large import encode_numbers, fit_numbers, is_large, mapped_tensor, take_rows
 from apod.errors import CheckpointError, InputError, UnknownName
-from apod.large import encode_numbers, fit_numbers, is_large, mapped_tensor, take_rows
-from apod.mitigation import Mitigation
-from apod.mitigation_state import named_reason, take_up, trained_arrays
-from apod.pod import pretrain_head
-from apod.pool import Pool, inputs_for
-from apod.prepare import table_body
+from apod.method.algorithm1 import Mitigation
+from apod.method.answers import Answers
+from apod.method.pod import pretrain_head
+from apod.method.pool import Pool, inputs_for
+from apod.method.prepare import table_body
+from apod.method.rounds import first_answers_done
+from apod.method.selection import Choice, first_rows
+from apod.method.settings import PRESETS, SHARED, Settings
+from apod.method.state import named_reason, take_up, trained_arrays
 from apod.randomness import generator
-from apod.rounds import first_answers_done
-from apod.selection import Choice, first_rows
-from apod.settings import PRESETS, SHARED, Settings
 
 _AXES = {"penalty": "what", "relaxation": "relaxation", "over": "over"}
 

@@ -20,15 +20,15 @@ from apod.campaign.adapter import MitigationEngine
 from apod.campaign.distances import Distances
 from apod.campaign.engine import Engine, EngineFactory
 from apod.campaign.materials import Materials
-from apod.cluster import ClusterPool, Inside, connect, machines
-from apod.cluster.scoring import Scorer
-from apod.coverage import Coverage
-from apod.coverage.parts import open_parts
 from apod.data.dataset import IntArray
-from apod.large import take_rows
-from apod.mitigation import Mitigation
+from apod.data.large import take_rows
+from apod.data.parts import open_parts
+from apod.maxmin import Coverage
+from apod.maxmin.ray import ClusterPool, Inside, connect, machines
+from apod.maxmin.ray.scoring import Scorer
+from apod.method.algorithm1 import Mitigation
+from apod.method.selection import SELECTORS, Choice, centred_rates, worst_subgroup_farthest
 from apod.randomness import generator
-from apod.selection import SELECTORS, Choice, centred_rates, worst_subgroup_farthest
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from apod.coverage import Coverage, restore_coverage, save_coverage
-from apod.large import is_large
+from apod.data.large import is_large
+from apod.maxmin import Coverage, restore_coverage, save_coverage
 
 
 class Distances:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from apod.campaign.create import Pool
+from apod.data.embeddings import is_matrix, is_parquet_folder, load_embedded
 from apod.data.own import FileColumns
-from apod.embedded import is_matrix, is_parquet_folder, load_embedded
 from apod.errors import InputError
 
 

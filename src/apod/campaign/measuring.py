@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from apod.large import BLOCK, is_large
-from apod.metrics import METRICS, GroupCounts, soft_group_counts
-from apod.mitigation import Mitigation
-from apod.outlook import look_ahead
+from apod.data.large import BLOCK, is_large
+from apod.fairness.metrics import METRICS, GroupCounts, soft_group_counts
+from apod.method.algorithm1 import Mitigation
+from apod.method.outlook import look_ahead
 from apod.randomness import generator
 
 ROWS = 20_000  # measured on at most so many, drawn once

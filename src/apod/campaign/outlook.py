@@ -8,7 +8,7 @@ import numpy as np
 
 from apod.campaign.settings import CampaignSettings
 from apod.campaign.state import State
-from apod.expected import Expected, gain, is_enough
+from apod.method.expected import Expected, gain, is_enough
 
 
 def spent_enough(state: State, rules: CampaignSettings, outlook: Sequence[Expected]) -> bool:

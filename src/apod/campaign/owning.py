@@ -15,7 +15,7 @@ from apod.campaign.journal import Desk
 from apod.campaign.session import Session
 from apod.campaign.watching import Dashboard, dashboard, pool_map
 from apod.errors import InputError
-from apod.privatefiles import write_private
+from apod.files import write_private
 
 
 class Owning(Session):

@@ -21,7 +21,7 @@ from apod.campaign.question import parse_id, question_id
 from apod.campaign.settings import check_kind, clean_name
 from apod.campaign.state import CANNOT_TELL, DECLINED, GOLD, GROUP, State
 from apod.errors import InputError
-from apod.privatefiles import write_private
+from apod.files import write_private
 
 if TYPE_CHECKING:
     from apod.campaign.session import Session

@@ -19,18 +19,18 @@ from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from apod.body import Body, ModuleBody
 from apod.classifier.fitting import FloatArray, Rows, fit_embeddings, fit_heads, fit_table_body, make_pool
 from apod.classifier.inputs import NoGroupsWarning, binary_labels, group_codes, is_table, training_and_validation
 from apod.classifier.parameters import check_whole, checked_settings, encodes, seed_of
 from apod.classifier.saving import Model, load_model, save_model
 from apod.data import UNKNOWN, FairnessMetric, IntArray, TableEncoder, as_frame
 from apod.errors import CheckpointError, InputError
-from apod.heads import HeadBank
-from apod.metrics import UndefinedRateWarning
-from apod.mitigation import VANILLA, Mitigation
-from apod.penalty import Penalty
-from apod.pool import inputs_for
+from apod.fairness.metrics import UndefinedRateWarning
+from apod.heads.bank import HeadBank
+from apod.method.algorithm1 import VANILLA, Mitigation
+from apod.method.penalty import Penalty
+from apod.method.pool import inputs_for
+from apod.models.perceptron import Body, ModuleBody
 from apod.threads import one_thread
 
 _BLOCK = 256  # rows per forward pass in prediction

@@ -9,18 +9,18 @@ import numpy.typing as npt
 import pandas as pd
 import torch
 
-from apod.answers import Answers
-from apod.body import Body, EmbeddingBody
 from apod.data import UNKNOWN, FairnessMetric, IntArray, TableEncoder, as_frame
-from apod.head_choice import RoundHeads
-from apod.head_selection import BestHeads, RoundScores, score_heads
-from apod.heads import HeadBank
-from apod.large import is_large, take_rows
-from apod.metrics import METRICS, group_counts
-from apod.mitigation import VANILLA, HeadPlan, Mitigation, Plan, TrajectoryPlan
-from apod.pool import Pool
-from apod.prepare import table_body
-from apod.settings import Settings
+from apod.data.large import is_large, take_rows
+from apod.fairness.metrics import METRICS, group_counts
+from apod.heads.bank import HeadBank
+from apod.method.algorithm1 import VANILLA, HeadPlan, Mitigation, Plan, TrajectoryPlan
+from apod.method.answers import Answers
+from apod.method.pool import Pool
+from apod.method.posterior_choice import RoundHeads
+from apod.method.prepare import table_body
+from apod.method.score_choice import BestHeads, RoundScores, score_heads
+from apod.method.settings import Settings
+from apod.models.perceptron import Body, EmbeddingBody
 from apod.threads import one_thread
 
 NAME = "classifier"

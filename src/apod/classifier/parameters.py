@@ -12,9 +12,9 @@ from sklearn.utils import check_random_state
 
 from apod.data import FairnessMetric
 from apod.errors import InputError, UnknownName
-from apod.mitigation import VANILLA
-from apod.penalty import Penalty
-from apod.settings import STRENGTHS, Settings
+from apod.method.algorithm1 import VANILLA
+from apod.method.penalty import Penalty
+from apod.method.settings import STRENGTHS, Settings
 
 TABLE_BODIES, PRECOMPUTED = ("contrastive", "cross_entropy"), "precomputed"
 

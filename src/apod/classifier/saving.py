@@ -20,11 +20,11 @@ import safetensors
 import torch
 from torch import Tensor
 
-from apod.body import Body, EmbeddingBody, PerceptronBody
 from apod.data import TableEncoder
 from apod.data.encode import NumberColumn
 from apod.errors import CheckpointError, InputError
-from apod.heads import HeadBank
+from apod.heads.bank import HeadBank
+from apod.models.perceptron import Body, EmbeddingBody, PerceptronBody
 from apod.tensorfiles import write_tensors
 
 FORMAT = 1

@@ -80,7 +80,7 @@ def _pairs(text: str) -> dict[str, str]:
 
 def _draw(found: AuditTable, count: int, out: Path | None, as_json: bool, group: str) -> None:
     from apod.audit.table import refuse_losing_answers
-    from apod.privatefiles import write_private
+    from apod.files import write_private
 
     if out is None and not as_json:
         raise InputError("Say where the people to ask shall be written: --out asked.csv.")

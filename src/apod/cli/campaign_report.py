@@ -78,7 +78,7 @@ def report(
 
     Example: apod report hiring.db --out report
     """
-    from apod.privatefiles import write_private
+    from apod.files import write_private
     from apod.report.campaign import render_campaign
     from apod.report.campaign_facts import campaign_facts
 

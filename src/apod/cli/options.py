@@ -12,8 +12,8 @@ from apod.errors import InputError, UnknownName
 
 if TYPE_CHECKING:
     from apod.campaign import EngineFactory
-    from apod.coverage.select import Engine
-    from apod.settings import Settings
+    from apod.maxmin.select import Engine
+    from apod.method.settings import Settings
 
 ENGINE: Any = typer.Option("local", help="Where the work is done: local, or ray for a cluster.")
 ADDRESS: Any = typer.Option(None, help="Address of the Ray cluster: HOST:PORT, or auto, or local.")
@@ -32,7 +32,7 @@ def chosen_engine(engine: str, address: str | None, parts: int | None) -> Abstra
     """What opens embeddings on a cluster; None for this machine."""
     if not checked_engine(engine, address):
         return nullcontext()
-    from apod.cluster import ray_engine
+    from apod.maxmin.ray import ray_engine
 
     return ray_engine(address, parts)
 
@@ -41,7 +41,7 @@ def chosen_backend(engine: str, address: str | None) -> AbstractContextManager[t
     """joblib's backend and its processors on a cluster; None and None for this machine."""
     if not checked_engine(engine, address):
         return nullcontext((None, None))
-    from apod.cluster import joblib_backend
+    from apod.maxmin.ray import joblib_backend
 
     return joblib_backend(address)
 
@@ -53,7 +53,7 @@ def chosen_factory(engine: str, address: str | None) -> Iterator[EngineFactory |
         yield None
         return
     from apod.campaign.clustered import cluster_engine
-    from apod.cluster import connected
+    from apod.maxmin.ray import connected
 
     with connected(address):
         yield cluster_engine(address)
@@ -76,7 +76,7 @@ def numbers(option: str, text: str | None) -> tuple[float, ...] | None:
 
 def chosen_preset(name: str) -> Settings:
     """The settings of a preset."""
-    from apod.settings import PRESETS
+    from apod.method.settings import PRESETS
 
     if name not in PRESETS:
         raise UnknownName("preset", name, PRESETS)

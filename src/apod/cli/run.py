@@ -13,9 +13,9 @@ from apod.cli.options import chosen_preset, numbers, words
 from apod.errors import ApodError, InputError
 
 if TYPE_CHECKING:
-    from apod.annotators import Annotator
     from apod.data import Dataset
-    from apod.settings import Settings
+    from apod.method.annotators import Annotator
+    from apod.method.settings import Settings
 
 
 _PENALTY_HELP = (
@@ -123,7 +123,7 @@ def run(
 
 def _settings(preset: str, penalty: tuple[str | None, str | None, str | None], **options: object) -> Settings:
     """The preset with whatever was said on the command line."""
-    from apod.penalty import Penalty
+    from apod.method.penalty import Penalty
 
     base = chosen_preset(preset)
     what, relaxation, over = penalty
@@ -134,7 +134,7 @@ def _settings(preset: str, penalty: tuple[str | None, str | None, str | None], *
 
 def for_matrix(name: str, settings: Settings, said: str | None) -> Settings:
     """The settings, with the columns of a .npy matrix taken for embeddings."""
-    from apod.embedded import is_matrix
+    from apod.data.embeddings import is_matrix
 
     if not is_matrix(Path(name)):
         return settings
@@ -147,8 +147,8 @@ def _load(
     name: str, groups: str | None, options: dict[str, Any], split: tuple[float, float, float] | None, body: str
 ) -> Dataset:
     from apod.data import DATASETS, load_dataset
+    from apod.data.embeddings import is_matrix, is_parquet_folder, load_embedded
     from apod.data.own import FileColumns
-    from apod.embedded import is_matrix, is_parquet_folder, load_embedded
 
     sensitive = options["sensitive"]
     if name not in DATASETS and sensitive is None and groups is None and Path(name).exists():
@@ -178,8 +178,8 @@ def _refuse_group_columns(data: Dataset, names: tuple[str, ...]) -> None:
 
 
 def _person(data: Dataset, settings: Settings) -> Annotator:
-    from apod.annotators import TerminalPrompt
-    from apod.settings import SHARED
+    from apod.method.annotators import TerminalPrompt
+    from apod.method.settings import SHARED
 
     if settings.trajectories != SHARED:
         raise InputError("The paper preset asks anew for every strength: answer by hand with the default preset.")

@@ -29,7 +29,7 @@ def select(
 
     Example: apod select embeddings.npy --answered rows.npy -k 100 --json
     """
-    from apod.coverage import select as select_rows
+    from apod.maxmin import select as select_rows
 
     with chosen_engine(engine, address, parts) as opened:
         found = select_rows(

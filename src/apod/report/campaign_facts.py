@@ -9,7 +9,7 @@ import numpy as np
 
 from apod import __version__
 from apod.errors import InputError
-from apod.metrics import UndefinedRateWarning, evaluate
+from apod.fairness.metrics import UndefinedRateWarning, evaluate
 
 if TYPE_CHECKING:
     from apod.campaign import Campaign

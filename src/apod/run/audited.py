@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from apod.annotators import Interview
 from apod.audit import allocate, audit, draw_people
 from apod.audit.people import cells_of, check_people
 from apod.data.dataset import UNKNOWN
 from apod.errors import BudgetError
-from apod.mitigation import Mitigation, Question
-from apod.prepare import Prepared
+from apod.method.algorithm1 import Mitigation, Question
+from apod.method.annotators import Interview
+from apod.method.prepare import Prepared
+from apod.method.selection import Choice
 from apod.randomness import generator
-from apod.selection import Choice
 
 AUDIT = -1
 """Stands for the trajectory in the file of answers: audit answers belong to none."""

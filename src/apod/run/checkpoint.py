@@ -16,14 +16,14 @@ import numpy as np
 import pandas as pd
 import torch
 
-from apod.answers import Answers
 from apod.data.dataset import Dataset
+from apod.data.large import blocks, is_large
 from apod.errors import CheckpointError
-from apod.head_selection import BestHeads
-from apod.large import blocks, is_large
-from apod.mitigation import Mitigation, Question
-from apod.mitigation_state import take_up, trained_arrays
-from apod.privatefiles import write_private
+from apod.files import write_private
+from apod.method.algorithm1 import Mitigation, Question
+from apod.method.answers import Answers
+from apod.method.score_choice import BestHeads
+from apod.method.state import take_up, trained_arrays
 from apod.tensorfiles import read_tensors, write_tensors
 
 

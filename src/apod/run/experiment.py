@@ -10,20 +10,20 @@ from pathlib import Path
 from typing import Any
 
 from apod import __version__
-from apod.annotators import Annotator, Interview, RecordedGroups
 from apod.data.dataset import UNKNOWN, Dataset
+from apod.data.large import steps_per_round
 from apod.errors import InputError
-from apod.head_selection import BestHeads
-from apod.heads import HeadBank
-from apod.large import steps_per_round
-from apod.mitigation import Mitigation
-from apod.prepare import Prepared, prepare
-from apod.rounds import Answered, run_rounds
+from apod.heads.bank import HeadBank
+from apod.method.algorithm1 import Mitigation
+from apod.method.annotators import Annotator, Interview, RecordedGroups
+from apod.method.prepare import Prepared, prepare
+from apod.method.rounds import Answered, run_rounds
+from apod.method.score_choice import BestHeads
+from apod.method.settings import PER_STRENGTH, Settings, answers_allowed
 from apod.run import record
 from apod.run.audited import audited
 from apod.run.checkpoint import Checkpoint, fingerprint
 from apod.run.recorder import Recorder
-from apod.settings import PER_STRENGTH, Settings, answers_allowed
 from apod.threads import one_thread
 
 SCHEMA_VERSION = 1

@@ -6,7 +6,7 @@ import json
 import time
 from pathlib import Path
 
-from apod.privatefiles import write_private
+from apod.files import write_private
 from apod.report import render_report
 from apod.run.experiment import Outcome
 from apod.run.pictures import draw_pictures

@@ -10,10 +10,10 @@ import pandas as pd
 import torch
 
 from apod.data.dataset import UNKNOWN, Dataset
+from apod.method.settings import SHARED
 from apod.randomness import generator
 from apod.report.pictures import AskedPoint, Map, Pictures, Plane, Surface
 from apod.run.experiment import Outcome, run_experiment
-from apod.settings import SHARED
 
 Floats = npt.NDArray[np.float64]
 

@@ -12,15 +12,15 @@ import numpy as np
 import numpy.typing as npt
 
 from apod.data.dataset import Dataset
-from apod.head_selection import RoundScores
-from apod.heads import HeadBank
-from apod.metrics import METRICS, GroupCounts, Interval, Metrics, bootstrap, group_counts, paired_bootstrap
-from apod.mitigation import Mitigation
-from apod.mitigation_state import named_reason
-from apod.prepare import Prepared
+from apod.fairness.metrics import METRICS, GroupCounts, Interval, Metrics, bootstrap, group_counts, paired_bootstrap
+from apod.heads.bank import HeadBank
+from apod.method.algorithm1 import Mitigation
+from apod.method.prepare import Prepared
+from apod.method.rounds import Answered
+from apod.method.score_choice import RoundScores
+from apod.method.selection import View, centred_accuracies
+from apod.method.state import named_reason
 from apod.randomness import generator
-from apod.rounds import Answered
-from apod.selection import View, centred_accuracies
 
 CURVE_METRICS = ("accuracy", "balanced_accuracy", "gap", "delta_eo", "eop")
 INTERVALS = ("accuracy", "balanced_accuracy", "gap", "delta_eo", "eop")

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from apod.expected import gain, is_enough
-from apod.head_choice import HeadChoice, RoundHeads
-from apod.head_selection import BestHeads, RoundScores, score_heads
-from apod.heads import HeadBank
-from apod.mitigation import Mitigation
-from apod.outlook import answered, as_expected, expected_gap, look_ahead
-from apod.prepare import Prepared
-from apod.rounds import Answered
+from apod.heads.bank import HeadBank
+from apod.method.algorithm1 import Mitigation
+from apod.method.expected import gain, is_enough
+from apod.method.outlook import answered, as_expected, expected_gap, look_ahead
+from apod.method.posterior_choice import HeadChoice, RoundHeads
+from apod.method.prepare import Prepared
+from apod.method.rounds import Answered
+from apod.method.score_choice import BestHeads, RoundScores, score_heads
+from apod.method.settings import PER_STRENGTH, Settings
 from apod.run import record
-from apod.settings import PER_STRENGTH, Settings
 
 TESTED = ("accuracy", "balanced_accuracy", "gap")
 """What is said of the head that would be chosen, on the test part."""

@@ -11,7 +11,7 @@ from apod.campaign import Campaign
 from apod.campaign.refit import be_nice
 from apod.campaign.refit_main import find_engine
 from apod.errors import ApodError
-from apod.privatefiles import write_private
+from apod.files import write_private
 from apod.web.building import REFUSED
 
 

@@ -32,8 +32,8 @@ from apod.bench.results import FloatArray, Results, TaskResults
 from apod.bench.sources import TableSource
 from apod.data import DATASETS, load_dataset, split_rows
 from apod.errors import ApodError
+from apod.method.settings import PRESETS
 from apod.randomness import generator
-from apod.settings import PRESETS
 
 STRENGTHS: Mapping[str, float] = MappingProxyType({"meps": 0.5, "adult": 0.5})
 """Tasks that are shown, and the strength whose answers are."""

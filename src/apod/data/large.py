@@ -1,0 +1,147 @@
+"""Pools larger than memory: read in sweeps from a mapped file, trained on by draws of bounded size.
+
+A pool of more than `LARGE` rows changes three things, and a smaller one nothing:
+
+- a round (and the pre-training of the head) is `ROUND_STEPS` mini-batches of rows drawn at random without replacement,
+  anew each time, instead of `epochs` passes over everybody; the draw is read from storage in one sweep;
+- group proxies and predictions of the whole pool are computed in one sweep, block by block;
+- a proxy that standardises by the pool's moments sums them block by block.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from apod.data.dataset import IntArray
+from apod.data.encode import TableEncoder
+from apod.data.readahead import ReadAhead
+from apod.errors import InputError
+from apod.randomness import generator
+
+ROUND_STEPS = 2048
+"""Mini-batches of a round over a large pool: with 256 rows each, half a million rows."""
+
+LARGE = ROUND_STEPS * 256
+"""Rows above which a pool is trained on by draws."""
+
+BLOCK = 1 << 16  # rows of one block; a multiple of the rows of one forward pass, so that no sum is cut another way
+IN_MEMORY = 4 << 30  # bytes up to which a part of a matrix is copied into memory; above, into a file that has no name
+
+Matrix = npt.NDArray[np.floating]
+
+
+def is_large(rows: int) -> bool:
+    """Whether a pool of so many rows is trained on by draws."""
+    return rows > LARGE
+
+
+def steps_per_round(rows: int, epochs: int, batch_size: int) -> int:
+    """How many mini-batches a round has."""
+    return ROUND_STEPS if is_large(rows) else epochs * -(-rows // batch_size)
+
+
+def drawn_rows(rows: int, batch_size: int, seed: int, dataset: str, round_: str | int) -> IntArray:
+    """The rows of a large pool that one round trains on, in ascending order."""
+    rng = generator(seed, "large pool", dataset, round_)
+    return np.sort(rng.choice(rows, min(rows, ROUND_STEPS * batch_size), replace=False, shuffle=False))
+
+
+def mapped_tensor(matrix: Matrix) -> Tensor:
+    """A tensor over the same memory, mapped or not; nobody may write to it."""
+    matrix = np.asarray(matrix)
+    if matrix.flags.writeable:
+        return torch.from_numpy(matrix)
+    # torch warns of arrays it could write to although it must not; nothing here writes to embeddings
+    address = matrix.__array_interface__ | {"data": (matrix.__array_interface__["data"][0], False)}
+    return torch.from_numpy(np.asarray(_Exposed(address, matrix)))
+
+
+class _Exposed:
+    """Memory under another description; keeps its owner alive."""
+
+    def __init__(self, interface: dict[str, object], owner: Matrix) -> None:
+        self.__array_interface__ = interface
+        self.owner = owner
+
+
+def blocks(matrix: Matrix) -> Iterator[tuple[slice, Matrix]]:
+    """All rows in order, block by block, the next ones asked for while these are worked on."""
+    ahead = ReadAhead(matrix)
+    for start in range(0, len(matrix), BLOCK):
+        ahead.want(start + BLOCK, start + 3 * BLOCK)
+        here = slice(start, min(start + BLOCK, len(matrix)))
+        yield here, matrix[here]
+
+
+def take_rows(matrix: Matrix, rows: IntArray) -> Matrix:
+    """(len(rows), d) copy of these rows, given in ascending order, in one sweep."""
+    result = empty_matrix(len(rows), matrix)
+    done = 0
+    for here, block in blocks(matrix):
+        stop = int(np.searchsorted(rows, here.stop))
+        result[done:stop] = block[rows[done:stop] - here.start]
+        done = stop
+    return result
+
+
+def empty_matrix(rows: int, like: Matrix, dtype: npt.DTypeLike | None = None) -> Matrix:
+    """Room for so many rows: in memory, or in a temporary file where they are too many for that."""
+    shape, kind = (rows, like.shape[1]), np.dtype(dtype or like.dtype)
+    if rows * like.shape[1] * kind.itemsize <= IN_MEMORY:
+        return np.empty(shape, dtype=kind)
+    with tempfile.TemporaryFile(prefix="apod-") as file:  # its space is freed with the last array over it
+        return np.asarray(np.memmap(file, dtype=kind, mode="w+", shape=shape))
+
+
+def moments(matrix: Matrix) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """(d,) mean and standard deviation of the columns, in float64, in two sweeps."""
+    total = np.zeros(matrix.shape[1])
+    for _, block in blocks(matrix):
+        total += block.sum(axis=0, dtype=np.float64)
+    mean = total / len(matrix)
+    squares = np.zeros(matrix.shape[1])
+    for _, block in blocks(matrix):
+        squares += np.square(block - mean).sum(axis=0)
+    return mean, np.sqrt(squares / len(matrix))
+
+
+def fit_numbers(matrix: Matrix) -> TableEncoder:
+    """The encoder of a matrix of numbers, as `TableEncoder.fit` makes it, in three sweeps; a bad row is named."""
+    peak = np.zeros(matrix.shape[1])
+    for here, block in blocks(matrix):
+        finite = np.isfinite(block)
+        if not finite.all():
+            row = here.start + int(np.argmin(finite.all(axis=1)))
+            what = "holds a value that is not a finite number: repair or drop it"
+            raise InputError(f"Row {row} of the embeddings {what}.")
+        np.maximum(peak, np.abs(block).max(axis=0), out=peak)
+    mean, spread = moments(matrix)
+    flat = spread <= 10 * np.finfo(np.float64).eps * peak  # rounding alone must not be blown up
+    scale = np.where(flat, np.maximum(1.0, peak), spread)
+    return TableEncoder.of_numbers([f"x{column}" for column in range(len(mean))], mean, scale)
+
+
+def encode_numbers(encoder: TableEncoder, matrix: Matrix) -> Matrix:
+    """(n, d) float32: every row scaled by the encoder, in one sweep."""
+    result = empty_matrix(len(matrix), matrix, np.float32)
+    for here, block in blocks(matrix):
+        result[here] = encoder.transform(block)
+    return result
+
+
+def in_blocks(compute: Callable[[Tensor], Tensor], embeddings: Tensor) -> Tensor:
+    """What `compute` gives for blocks of rows (dimension 1 of its result), put together in one sweep."""
+    result: Tensor | None = None
+    for here, block in blocks(embeddings.numpy()):
+        part = compute(mapped_tensor(block))  # (T, b, ...)
+        if result is None:
+            result = torch.empty((part.shape[0], len(embeddings), *part.shape[2:]), dtype=part.dtype)
+        result[:, here] = part
+    assert result is not None
+    return result

@@ -1,0 +1,350 @@
+"""How well and how fairly a classifier decides.
+
+Everything is computed from `GroupCounts` (group x label x prediction), for any number of classifiers at once,
+so it costs the same for a thousand rows as for ten million.
+
+Rows whose group is UNKNOWN (-1) count towards accuracy and balanced accuracy and towards no group; how many
+they are is reported. A rate nobody can be measured on is NaN, never 0, and so is whatever is built on it.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from apod.errors import InputError, UnknownName
+from apod.fairness.counts import (
+    Counts,
+    GroupCounts,
+    binary,
+    group_codes,
+    group_counts,
+    soft_group_counts,
+)
+
+if TYPE_CHECKING:
+    from apod.data.dataset import FairnessMetric
+
+__all__ = [
+    "METRICS",
+    "GroupCounts",
+    "GroupRates",
+    "Interval",
+    "Metrics",
+    "UndefinedRateWarning",
+    "bootstrap",
+    "evaluate",
+    "fairness_score",
+    "group_counts",
+    "paired_bootstrap",
+    "soft_group_counts",
+    "soft_group_rates",
+]
+
+FloatArray = npt.NDArray[np.float64]
+
+
+class UndefinedRateWarning(UserWarning):
+    """A metric is NaN because a group it compares has no rows to be measured on."""
+
+
+def _ratio(part: Counts, whole: Counts) -> FloatArray:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(whole > 0, part / whole, np.nan)
+
+
+def _tpr(counts: GroupCounts) -> FloatArray:
+    return _ratio(counts.tp, counts.tp + counts.fn)
+
+
+def _fpr(counts: GroupCounts) -> FloatArray:
+    return _ratio(counts.fp, counts.fp + counts.tn)
+
+
+def _selection_rate(counts: GroupCounts) -> FloatArray:
+    return _ratio(counts.tp + counts.fp, counts.n)
+
+
+def _extremes(rate: FloatArray, skip_undefined: bool = False) -> tuple[FloatArray, FloatArray]:
+    """Lowest and highest group's rate; NaN where a group has none (skipping: where fewer than two have)."""
+    defined = ~np.isnan(rate)  # (..., g)
+    enough = defined.sum(-1) >= (2 if skip_undefined else max(2, rate.shape[-1]))
+    low = np.where(enough, np.where(defined, rate, np.inf).min(-1), np.nan)
+    return low, np.where(enough, np.where(defined, rate, -np.inf).max(-1), np.nan)
+
+
+def _spread(rate: FloatArray, skip_undefined: bool = False) -> FloatArray:
+    low, high = _extremes(rate, skip_undefined)
+    return high - low
+
+
+def _accuracy(counts: GroupCounts) -> FloatArray:
+    cells = counts.overall
+    return _ratio(cells[..., 0, 0] + cells[..., 1, 1], cells.sum((-2, -1)))
+
+
+def _balanced_accuracy(counts: GroupCounts) -> FloatArray:
+    cells = counts.overall
+    recall = [_ratio(cells[..., y, y], cells[..., y, :].sum(-1)) for y in (0, 1)]
+    return (recall[0] + recall[1]) / 2
+
+
+def _eop(counts: GroupCounts) -> FloatArray:
+    """The paper's EOP: TPR of group 0 over that of group 1; lowest over highest beyond two groups."""
+    tpr = _tpr(counts)
+    return _ratio(tpr[..., 0], tpr[..., 1]) if counts.n_groups == 2 else _ratio(*_extremes(tpr))
+
+
+def _delta_eo(counts: GroupCounts) -> FloatArray:
+    """The paper's signed Delta-EO: (TPR0 - TPR1) + (FPR0 - FPR1); a sign needs exactly two groups."""
+    both = _tpr(counts) + _fpr(counts)  # (..., g)
+    return both[..., 0] - both[..., 1] if counts.n_groups == 2 else np.full(both.shape[:-1], np.nan)
+
+
+def _gap(counts: GroupCounts, skip_undefined: bool = False) -> FloatArray:
+    """|TPR0 - TPR1| + |FPR0 - FPR1|; beyond two groups highest - lowest TPR plus highest - lowest FPR."""
+    return _spread(_tpr(counts), skip_undefined) + _spread(_fpr(counts), skip_undefined)
+
+
+METRICS: Mapping[str, Callable[[GroupCounts], FloatArray]] = MappingProxyType(
+    {
+        "accuracy": _accuracy,
+        "balanced_accuracy": _balanced_accuracy,
+        "eop": _eop,
+        "delta_eo": _delta_eo,
+        "gap": _gap,
+        "demographic_parity_difference": lambda counts: _spread(_selection_rate(counts)),
+        "equalized_odds_difference": lambda counts: np.maximum(_spread(_tpr(counts)), _spread(_fpr(counts))),
+        "tpr": _tpr,  # these three per group: (..., g)
+        "fpr": _fpr,
+        "selection_rate": _selection_rate,
+    }
+)
+"""Every metric by name: counts in; one number per classifier (or classifier and group) out. No warnings."""
+
+_PER_GROUP = ("tpr", "fpr", "selection_rate")
+
+
+def soft_group_rates(y_true: npt.ArrayLike, y_pred: npt.ArrayLike, p_group: npt.ArrayLike) -> FloatArray:
+    """Each group's TPR, FPR and selection rate when membership is only a probability: (..., g, 3).
+
+    Arguments as in `soft_group_counts`. A group nobody can belong to gets NaN, never 0.
+    """
+    counts = soft_group_counts(y_true, y_pred, p_group)
+    return np.stack([METRICS[name](counts) for name in _PER_GROUP], axis=-1)
+
+
+def _fairness_by_eop(counts: GroupCounts, skip_undefined: bool) -> FloatArray:
+    # min(EOP, 1/EOP) is lowest over highest; so it is 0, not NaN, where group 1's TPR alone is 0.
+    return _ratio(*_extremes(_tpr(counts), skip_undefined))
+
+
+def _fairness_by_delta_eo(counts: GroupCounts, skip_undefined: bool) -> FloatArray:
+    return 1 - (np.abs(_delta_eo(counts)) if counts.n_groups == 2 else _gap(counts, skip_undefined))
+
+
+_FAIRNESS = MappingProxyType({"eop": _fairness_by_eop, "delta_eo": _fairness_by_delta_eo})
+
+
+def fairness_score(
+    metric: FairnessMetric, counts: GroupCounts, *, skip_undefined: bool = False, warn: bool = True
+) -> FloatArray:
+    """How fair each classifier is by the task's metric, 1 at best: what head selection adds to accuracy.
+
+    "delta_eo": 1 - |Delta-EO| (beyond two groups 1 - gap). "eop": min(EOP, 1/EOP) (lowest over highest TPR).
+    NaN where a group's rate is undefined; with `skip_undefined` such groups are left out while two remain,
+    because a weak proxy may never name a small group.
+    """
+    if metric not in _FAIRNESS:
+        raise UnknownName("fairness metric", metric, _FAIRNESS)
+    score = _FAIRNESS[metric](counts, skip_undefined)
+    if warn and np.isnan(score).any():
+        _warn_undefined([f"fairness by {metric}"])
+    return score
+
+
+@dataclass(frozen=True)
+class GroupRates:
+    """One group's rates and what they rest on."""
+
+    tpr: float
+    fpr: float
+    selection_rate: float
+    n: int
+    n_positive: int
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """One classifier on one set of rows. NaN = undefined; `delta_eo` always is beyond two groups."""
+
+    accuracy: float
+    balanced_accuracy: float
+    eop: float
+    delta_eo: float
+    gap: float
+    demographic_parity_difference: float
+    equalized_odds_difference: float
+    groups: Mapping[str, GroupRates]
+    excluded: int  # rows without a known group, in no group's rates
+
+    @classmethod
+    def from_counts(cls, counts: GroupCounts, group_names: Sequence[str], *, warn: bool = True) -> Metrics:
+        """The metrics of one classifier; one warning if any is undefined, unless told not to."""
+        if counts.cells.ndim != 3 or len(group_names) != counts.n_groups:
+            raise InputError(
+                f"counts of shape {counts.cells.shape} for {len(group_names)} group names: "
+                "pick one classifier, like counts[0], and name each group."
+            )
+        values = {name: metric(counts) for name, metric in METRICS.items()}
+        n, n_positive = counts.n, counts.tp + counts.fn
+        groups = {
+            group: GroupRates(
+                tpr=float(values["tpr"][a]),
+                fpr=float(values["fpr"][a]),
+                selection_rate=float(values["selection_rate"][a]),
+                n=round(float(n[a])),  # expected counts, from soft membership, are not whole
+                n_positive=round(float(n_positive[a])),
+            )
+            for a, group in enumerate(group_names)
+        }
+        numbers = {name: float(value) for name, value in values.items() if name not in _PER_GROUP}
+        metrics = cls(**numbers, groups=groups, excluded=round(float(counts.excluded)))
+        if warn and metrics.undefined:
+            _warn_undefined(metrics.undefined)
+        return metrics
+
+    @property
+    def undefined(self) -> tuple[str, ...]:
+        """Names of the metrics that are NaN though they should be numbers, or are NaN for some group."""
+        alone = [name for name in METRICS if name not in _PER_GROUP and math.isnan(getattr(self, name))]
+        grouped = [name for name in _PER_GROUP if any(math.isnan(getattr(g, name)) for g in self.groups.values())]
+        return tuple(name for name in alone + grouped if name != "delta_eo" or len(self.groups) == 2)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Ready for JSON: undefined is None; `groups` maps a name to its tpr, fpr, selection_rate and n."""
+        numbers = {name: _json(getattr(self, name)) for name in METRICS if name not in _PER_GROUP}
+        groups = {
+            name: {key: _json(getattr(rates, key)) for key in (*_PER_GROUP, "n")} for name, rates in self.groups.items()
+        }
+        return {**numbers, "groups": groups, "excluded": self.excluded}
+
+
+def evaluate(
+    y_true: npt.ArrayLike,
+    y_pred: npt.ArrayLike,
+    groups: npt.ArrayLike,
+    group_names: Sequence[str],
+    *,
+    warn: bool = True,
+) -> Metrics:
+    """Accuracy and fairness of predictions (n,) on rows whose group may be UNKNOWN (-1)."""
+    counts = group_counts(y_true, y_pred, groups, len(group_names))
+    metrics = Metrics.from_counts(counts, group_names, warn=False)
+    if warn and metrics.undefined:
+        _warn_undefined(metrics.undefined)
+    return metrics
+
+
+@dataclass(frozen=True, eq=False)
+class Interval:
+    """A metric and its percentile interval, each in the metric's shape; unpacks as `low, high`."""
+
+    value: FloatArray
+    low: FloatArray
+    high: FloatArray
+    undefined: npt.NDArray[np.int64]  # resamples left out because the metric did not exist in them
+
+    def __iter__(self) -> Iterator[FloatArray]:
+        return iter((self.low, self.high))
+
+
+def bootstrap(
+    counts: GroupCounts, rng: np.random.Generator, *, resamples: int = 1000, level: float = 0.95
+) -> dict[str, Interval]:
+    """An interval for every metric of METRICS, per classifier (tpr, fpr, selection_rate: and per group).
+
+    Drawing n rows with replacement and counting them is a multinomial draw of the counts, so the counts are
+    drawn: the same distribution, at a price that does not grow with the rows.
+    """
+    drawn = GroupCounts(_resample(counts.cells, rng, resamples))
+    return {name: _interval(metric(counts), metric(drawn), level) for name, metric in METRICS.items()}
+
+
+def paired_bootstrap(
+    y_true: npt.ArrayLike,
+    before: npt.ArrayLike,
+    after: npt.ArrayLike,
+    groups: npt.ArrayLike,
+    n_groups: int,
+    rng: np.random.Generator,
+    *,
+    resamples: int = 1000,
+    level: float = 0.95,
+) -> dict[str, Interval]:
+    """An interval for every metric's change, after minus before, of two classifiers on the same rows.
+
+    before (n,), after (..., n), groups (n,). The joint cells group x label x before x after are drawn: both
+    err on much the same rows, which two separate intervals would ignore.
+    """
+    codes, first = group_codes(groups, n_groups), binary("before", before)
+    if codes.shape != first.shape:
+        raise InputError(f"before has shape {first.shape} and groups {codes.shape}: pass one of each per row.")
+    slot = np.where(codes < 0, n_groups, codes) * 2 + first  # (n,) group and first prediction in one code
+    joint = group_counts(y_true, after, slot, 2 * (n_groups + 1)).cells[..., :-1, :, :]
+    joint = joint.reshape(*joint.shape[:-3], n_groups + 1, 2, 2, 2)  # (..., group, before, label, after)
+    drawn = _resample(joint, rng, resamples, cell_axes=4)
+
+    def change(metric: Callable[[GroupCounts], FloatArray], cells: Counts) -> FloatArray:
+        old, new = np.swapaxes(cells.sum(-1), -1, -2), cells.sum(-3)  # (..., group, label, prediction)
+        return metric(GroupCounts(new)) - metric(GroupCounts(old))
+
+    return {name: _interval(change(m, joint), change(m, drawn), level) for name, m in METRICS.items()}
+
+
+def _resample(cells: Counts, rng: np.random.Generator, resamples: int, cell_axes: int = 3) -> Counts:
+    """Multinomial draws over the last axes: (resamples, *cells.shape)."""
+    if not np.issubdtype(cells.dtype, np.integer):
+        raise InputError("These counts are expected values: resampling needs counted rows, of group_counts.")
+    if resamples < 1:
+        raise InputError(f"resamples is {resamples}: draw at least one.")
+    batch = cells.shape[:-cell_axes]
+    flat = cells.reshape(*batch, -1)
+    total = flat.sum(-1)
+    share = flat / np.maximum(total, 1)[..., None]
+    return rng.multinomial(total, share, size=(resamples, *batch)).reshape(resamples, *cells.shape)
+
+
+def _interval(value: FloatArray, drawn: FloatArray, level: float) -> Interval:
+    """Percentiles of the draws in which the metric exists; NaN where there are none."""
+    if not 0 < level < 1:
+        raise InputError(f"level is {level}: pass a share between 0 and 1, like 0.95.")
+    ordered = np.sort(drawn, axis=0)  # NaN sorts to the end
+    defined = (~np.isnan(drawn)).sum(0)
+    low, high = (_percentile(ordered, defined, share) for share in ((1 - level) / 2, (1 + level) / 2))
+    return Interval(value, low, high, len(drawn) - defined)
+
+
+def _percentile(ordered: FloatArray, defined: npt.NDArray[np.int64], share: float) -> FloatArray:
+    """Linear quantile of each column's first `defined` entries: nanquantile without its loop and warning."""
+    last = np.maximum(defined - 1, 0)
+    below = np.floor(share * last).astype(np.int64)
+    above = np.minimum(below + 1, last)
+    left, right = (np.take_along_axis(ordered, place[None], axis=0)[0] for place in (below, above))
+    return np.asarray(left + (share * last - below) * (right - left))
+
+
+def _warn_undefined(names: Sequence[str]) -> None:
+    text = f"Undefined, so NaN: {', '.join(names)}. Nobody to measure on, or a rate of 0 to divide by."
+    warnings.warn(text, UndefinedRateWarning, stacklevel=3)
+
+
+def _json(value: float) -> float | None:
+    return None if math.isnan(value) else value

@@ -1,0 +1,286 @@
+"""A pool whose parts live in the actors of a Ray cluster.
+
+The coordinator sends vectors out and gets (value, row) back. All it cannot do without is the answers, which it has:
+an actor that is lost, with its machine or alone, is started again elsewhere, reads its part from storage, is told of
+the answers so far and of the batch under way, and gets the question it did not answer. Every pick is settled by the
+float64 formula, so a part that was built again gives the same picks.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import numpy as np
+
+from apod.data.parts import Part, Parts
+from apod.errors import ApodError, ClusterError
+from apod.maxmin import Coverage
+from apod.maxmin.bounds import Float64, Geometry, Mask
+from apod.maxmin.pool import Pool
+from apod.maxmin.ray.connect import load_ray
+from apod.maxmin.ray.inside import Inside
+from apod.maxmin.ray.keeper import Keeper
+from apod.maxmin.references import References
+from apod.maxmin.shard import Shard
+
+if TYPE_CHECKING:
+    from apod.maxmin.ray.scoring import Counts, Scorer
+
+T = TypeVar("T")
+
+PLACE_SECONDS = 120.0  # to find a machine for a part
+TRIES = 5  # lives of a part within one question
+OF_A_BATCH = ("begin", "trial.frontier")  # calls a part that is built again must hear once more
+
+
+class _Handle:
+    """A part elsewhere: its methods are the shard's, and give promises."""
+
+    def __init__(self, part: Part, threads: int | None, node: str) -> None:
+        self.part, self._threads, self.node = part, threads, node
+        self.start = part.start
+        self.batch: list[tuple[str, tuple[Any, ...]]] = []
+        self.last: tuple[str, tuple[Any, ...]] = ("", ())
+        self.scored: tuple[Scorer, Part, list[int]] | None = None  # what the part was last scored by
+        self.ended = False
+        self.actor = self._spawn()
+
+    def __len__(self) -> int:
+        return self.part.rows
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return _Trial(self) if name == "trial" else lambda *given: self.call(name, *given)
+
+    def call(self, path: str, *given: Any) -> Any:
+        """A promise of what the shard's method gives."""
+        self.last = (path, given)
+        return self.actor.call.remote(path, *given)
+
+    def score(self) -> Any:
+        """A promise of the counts of what the part is to be scored by."""
+        assert self.scored is not None
+        self.last = ("score", ())
+        return self.actor.score.remote(*self.scored)
+
+    def done(self) -> None:
+        """The last call was answered."""
+        path, given = self.last
+        if path in OF_A_BATCH:
+            self.batch.append((path, given))
+        elif path == "end":
+            self.batch.clear()
+
+    def replace(self, node: str) -> None:
+        """Give the part to a new actor, on this machine if it can take it."""
+        self.stop()  # if it still lives, unreachable, it must not come back
+        self.node, self.ended = node, False
+        self.actor = self._spawn()
+
+    def stop(self) -> None:
+        """End the actor; for a moment it may go on answering, with a state nobody is sure of."""
+        self.ended = True
+        load_ray().kill(self.actor)
+
+    def _spawn(self) -> Any:
+        ray = load_ray()
+        place = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(self.node, soft=True)
+        keeper = ray.remote(max_restarts=0, scheduling_strategy=place)(Keeper)
+        return keeper.remote(self.part, self._threads)
+
+
+class _Trial:
+    """The batch under way in a part elsewhere."""
+
+    def __init__(self, handle: _Handle) -> None:
+        self._handle = handle
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *given: self._handle.call(f"trial.{name}", *given)
+
+
+class ClusterPool(Pool):
+    """A pool in as many actors as it has parts; use it as a context, or close it, to free them."""
+
+    def __init__(self, parts: Parts, threads: int | None = None) -> None:
+        """Start the actors and let each read its part; Ray must be connected."""
+        self._ray = load_ray()
+        self._handles: list[_Handle] = []
+        for part in parts.parts:
+            self._handles.append(_Handle(part, threads, self._roomiest()))
+        self._one_at_a_time = threading.Lock()
+        self.rebuilt = 0  # how many parts were lost and built again
+        self.starts = [part.start for part in parts.parts]
+        self.ends = [part.start + part.rows for part in parts.parts]
+        self.width, self.dtype = parts.width, parts.dtype
+        self.references = References.empty(self.width, self.dtype)
+        self._settled = self.references.copy()  # what the parts know outside of a batch
+        try:
+            self.geometry = Geometry(self._middle())
+            self._start()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> ClusterPool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the actors."""
+        for handle in self._handles:
+            handle.stop()
+
+    def coverage(self) -> Coverage:
+        """Max-min selection over the pool."""
+        return Coverage.over(self)
+
+    def nodes(self) -> list[str]:
+        """The machine each part is on, by Ray's id."""
+        return [str(self._got(handle.actor.node.remote(), handle)) for handle in self._handles]
+
+    def checked(self, candidates: Mask | Inside | None) -> Mask | None:
+        """The candidates: one bool per row, or a cell of the last scoring."""
+        return cast(Mask, candidates) if isinstance(candidates, Inside) else super().checked(candidates)
+
+    def score(self, scorer: Scorer, labels: str, barred: Sequence[int]) -> Counts:
+        """(2, cells) members and right predictions of every subgroup, summed over the parts.
+
+        `labels` is a .npy file of 0 and 1, one per row of the pool. The parts remember who is in which cell: `Inside`.
+        """
+        for handle in self._handles:
+            one = handle.part
+            handle.scored = (scorer, Part(labels, one.start, one.start, one.rows), list(barred))
+        found = self.each(lambda shard: cast(_Handle, shard).score())
+        return np.asarray(np.sum(found, axis=0))
+
+    def each(self, ask: Callable[[Shard], T]) -> list[T]:
+        """What every part answers, in their order; a lost part is built again and asked again. One at a time."""
+        with self._one_at_a_time:
+            return self._each(ask)
+
+    def _each(self, ask: Callable[[Shard], T]) -> list[T]:
+        try:
+            for handle in self._handles:
+                if handle.ended:
+                    self._rebuild(handle)
+            asked = [(handle, ask(cast(Shard, handle))) for handle in self._handles]
+            answers = [self._kept(handle, ask, promise) for handle, promise in asked]
+        except BaseException:
+            self._abandon()
+            raise
+        for handle in self._handles:
+            handle.done()
+        return answers
+
+    def add(self, rows: Sequence[int]) -> None:
+        """Count these rows as answered; they count even where a part failed, and will know of it, meanwhile."""
+        try:
+            super().add(rows)
+        finally:
+            self._settled = self.references.copy()
+
+    def remove(self, rows: Sequence[int]) -> None:
+        """Take these answers back; the same holds."""
+        try:
+            super().remove(rows)
+        finally:
+            self._settled = self.references.copy()
+
+    def _abandon(self) -> None:
+        """A question was cut short: no part's state is sure any more, so all are built again when next asked."""
+        for handle in self._handles:
+            handle.stop()
+            handle.batch.clear()
+
+    def _kept(self, handle: _Handle, ask: Callable[[Shard], T], promise: Any) -> T:
+        for _ in range(TRIES):
+            try:
+                return cast(T, self._got(promise, handle))
+            except _Lost:
+                self._rebuild(handle)
+                promise = ask(cast(Shard, handle))
+        raise ClusterError(
+            f"Rows {handle.start} to {handle.start + len(handle) - 1} were lost {TRIES} times in a row: see to the "
+            "cluster. All answers are kept."
+        )
+
+    def _rebuild(self, handle: _Handle) -> None:
+        """A new actor for this part, told of all a living one would know; lost again on the way, tried again later."""
+        self.rebuilt += 1
+        handle.replace(self._roomiest(besides=handle.node))
+        try:
+            self._got(handle.actor.middle.remote(), handle, PLACE_SECONDS)
+            self._got(self._started(handle), handle)
+            if handle.scored is not None:
+                self._got(handle.score(), handle)
+            for path, given in handle.batch:
+                self._got(handle.actor.call.remote(path, *given), handle)
+        except _Lost:
+            return
+
+    def _roomiest(self, besides: str | None = None) -> str:
+        """The machine that holds the fewest parts, another than the one that was just lost if there is one."""
+        alive = sorted(str(node["NodeID"]) for node in self._ray.nodes() if node["Alive"])
+        if not alive:
+            raise ClusterError("The cluster has no machine left: add one. All answers are kept.")
+        held = Counter(handle.node for handle in self._handles)
+        return min(alive, key=lambda node: (node == besides, held[node]))
+
+    def _middle(self) -> Float64:
+        """(d,) a mean row, which every part's bounds are relative to."""
+        asked = [handle.actor.middle.remote() for handle in self._handles]
+        means = [self._first(handle, promise) for handle, promise in zip(self._handles, asked, strict=True)]
+        return np.average(means, axis=0, weights=[len(handle) for handle in self._handles])
+
+    def _first(self, handle: _Handle, promise: Any) -> Any:
+        for _ in range(TRIES):
+            try:
+                return self._got(promise, handle, PLACE_SECONDS)
+            except _Lost:
+                handle.replace(self._roomiest(besides=handle.node))
+                promise = handle.actor.middle.remote()
+        raise ClusterError(f"No machine keeps rows {handle.start} and on: see to the cluster.")
+
+    def _start(self) -> None:
+        promises = [self._started(handle) for handle in self._handles]
+        for handle, promise in zip(self._handles, promises, strict=True):
+            try:
+                self._got(promise, handle)
+            except _Lost:
+                self._rebuild(handle)
+
+    def _started(self, handle: _Handle) -> Any:
+        known = self._settled
+        vectors = known.vectors(np.arange(known.capacity))
+        return handle.actor.start.remote(self.geometry.shift, known.row_of_slot(), vectors)
+
+    def _got(self, promise: Any, handle: _Handle, seconds: float | None = None) -> Any:
+        """What was promised; `_Lost` where the actor is gone, the actor's own error where it raised one of ours."""
+        errors = self._ray.exceptions
+        try:
+            return self._ray.get(promise, timeout=seconds)
+        except errors.RayTaskError as error:
+            if isinstance(error.cause, ApodError):
+                raise error.cause from None
+            raise
+        except (errors.RayActorError, errors.ObjectLostError, errors.NodeDiedError) as error:
+            raise _Lost from error  # with the actor, or what it had answered and nobody had fetched yet
+        except errors.GetTimeoutError:
+            raise ClusterError(
+                f"No machine took rows {handle.start} to {handle.start + len(handle) - 1} within {seconds:.0f} s: "
+                "add one to the cluster, or free some of its processors. All answers are kept."
+            ) from None
+        except errors.RayError as error:
+            what = type(error).__name__
+            raise ClusterError(f"The cluster failed ({what}): connect again. All answers are kept.") from error
+
+
+class _Lost(Exception):
+    """An actor is gone."""

@@ -1,0 +1,108 @@
+"""The answered rows a pool is measured against, by slot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from apod.maxmin.bounds import Float64, Int, Stored, squared_distances
+
+Slots = npt.NDArray[np.integer]
+LOT = 1024
+NOBODY = 0
+"""Slot of a row that nothing answered is near to."""
+
+
+class References:
+    """Rows and their vectors in numbered slots; a freed slot is used again, the lowest first.
+
+    The same sequence of `put` and `drop` numbers the slots the same way everywhere, so that parts of a pool on
+    different machines agree on them without talking.
+    """
+
+    def __init__(self, vectors: Stored, rows: Sequence[int] = (-1,)) -> None:
+        """Slots that hold these rows (-1: free; slot 0 always) and vectors (slots, d)."""
+        self._vectors = vectors
+        self._rows = [int(row) for row in rows]
+        self._slots = {row: slot for slot, row in enumerate(self._rows) if row >= 0}
+
+    @staticmethod
+    def empty(width: int, dtype: np.dtype[np.floating]) -> References:
+        """Nothing is answered."""
+        return References(np.zeros((8, width), dtype=dtype))
+
+    def copy(self) -> References:
+        """The same slots, to go its own way."""
+        return References(self._vectors.copy(), self._rows)
+
+    def __contains__(self, row: int) -> bool:
+        return row in self._slots
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    @property
+    def rows(self) -> list[int]:
+        """The rows in the order they came."""
+        return list(self._slots)
+
+    @property
+    def slots(self) -> Int:
+        """The slots in use, lowest first."""
+        return np.array(sorted(self._slots.values()), dtype=np.int64)
+
+    @property
+    def capacity(self) -> int:
+        """One above the highest slot ever used."""
+        return len(self._rows)
+
+    def row_of_slot(self) -> Int:
+        """(capacity,) row of each slot, -1 where it is free."""
+        return np.array(self._rows, dtype=np.int64)
+
+    def vectors(self, slots: Int) -> Stored:
+        """(len(slots), d) vectors in these slots."""
+        return self._vectors[slots]
+
+    def slots_of(self, rows: Sequence[int]) -> Int:
+        """The slots of these rows."""
+        return np.array([self._slots[row] for row in rows], dtype=np.int64)
+
+    def find(self, row: int) -> tuple[Stored, int]:
+        """The vector and the slot of this row."""
+        return self._vectors[self._slots[row]], self._slots[row]
+
+    def put(self, rows: Sequence[int], vectors: Stored) -> Int:
+        """Give each new row a slot."""
+        return np.array([self._place(row, vector) for row, vector in zip(rows, vectors, strict=True)], np.int64)
+
+    def drop(self, rows: Sequence[int]) -> Int:
+        """Free the slots of these rows."""
+        slots = [self._slots.pop(row) for row in rows]
+        for slot in slots:
+            self._rows[slot] = -1
+        return np.array(slots, dtype=np.int64)
+
+    def _place(self, row: int, vector: Stored) -> int:
+        slot = self._rows.index(-1, 1) if len(self._slots) + 1 < len(self._rows) else len(self._rows)
+        if slot == len(self._rows):
+            self._rows.append(-1)
+        if slot == len(self._vectors):
+            self._vectors = np.concatenate([self._vectors, np.zeros_like(self._vectors)])
+        self._rows[slot], self._vectors[slot], self._slots[row] = row, vector, slot
+        return slot
+
+    def squares(self, take: Callable[[Int], Stored], positions: Int, slots: Slots) -> Float64:
+        """Float64 squared distance of each row to the answer in its slot, inf for NOBODY; slots (n,) are everyone's.
+
+        `take(positions)` gives vectors; it is asked for a lot at a time, because where rows tie there may be many.
+        """
+        result = np.empty(len(positions))
+        for first in range(0, len(positions), LOT):
+            lot = positions[first : first + LOT]
+            own = slots[lot].astype(np.int64)
+            values = squared_distances(take(lot).astype(np.float64), self._vectors[own].astype(np.float64))
+            result[first : first + LOT] = np.where(own == NOBODY, np.inf, values)
+        return result

@@ -1,0 +1,287 @@
+"""Algorithm 1: f_a on S, POD on S, whom to ask, the answer joins S, again; all strengths at once.
+
+A `Plan` says which heads are trained (each with its strength) and on whose answers: a *trajectory* is one sequence of
+questions with one annotated set S, asked by one head. A human campaign has one trajectory that all strengths share;
+the paper's curve has one per strength. Nothing here ever sees a group that was not told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from apod.data.dataset import UNKNOWN, IntArray
+from apod.data.large import in_blocks, is_large
+from apod.errors import InputError
+from apod.heads.bank import HeadBank
+from apod.maxmin import Coverage
+from apod.method.answers import Answers
+from apod.method.pod import (
+    DRAWN_ROWS,
+    DrawnPenaltyRows,
+    PenaltyRows,
+    Round,
+    Training,
+    draw_round,
+    pretrain_head,
+    train_heads,
+)
+from apod.method.pool import Pool
+from apod.method.posterior_choice import HeadChoice, RoundHeads, best_rounds, choose_head
+from apod.method.proxy import PROXIES, LaplaceProxy, Proxy
+from apod.method.selection import SCORED, SELECTORS, Choice, View, first_rows
+from apod.method.theorem1 import BoundTerms, theorem_terms
+from apod.randomness import generator
+
+CHOICE_ROWS = 20_000
+"""Validation rows that a choice by posterior looks at: each is weighed by every draw."""
+
+LIKELY_ROWS = 1024
+"""People of the pool who stand for those to be asked next, where an answer's worth is looked ahead at."""
+
+VANILLA = 0.0
+"""The strength of the head nobody penalises; every plan trains it beside the others, with the same steps."""
+
+
+@dataclass(frozen=True)
+class HeadPlan:
+    """One head: how strongly it is penalised, and over whose answers."""
+
+    strength: float
+    trajectory: int = 0
+
+
+@dataclass(frozen=True)
+class TrajectoryPlan:
+    """One sequence of questions: chosen by which rule, looking at which head."""
+
+    selector: str
+    head: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Heads and trajectories of one bank."""
+
+    heads: tuple[HeadPlan, ...]
+    trajectories: tuple[TrajectoryPlan, ...]
+
+    @classmethod
+    def shared(cls, strengths: Sequence[float], selector: str, ask_strength: float) -> Plan:
+        """One trajectory; the questions come from the head nearest to `ask_strength`."""
+        asking = int(np.argmin([abs(s - ask_strength) for s in strengths])) + 1
+        heads = (HeadPlan(VANILLA), *(HeadPlan(s) for s in strengths))
+        return cls(heads, (TrajectoryPlan(selector, asking),))
+
+    @classmethod
+    def separate(cls, strengths: Sequence[float], selector: str) -> Plan:
+        """One trajectory, S and budget per strength, as in the paper's curves."""
+        heads = (HeadPlan(VANILLA), *(HeadPlan(s, t) for t, s in enumerate(strengths)))
+        return cls(heads, tuple(TrajectoryPlan(selector, t + 1) for t in range(len(strengths))))
+
+
+@dataclass(frozen=True)
+class Question:
+    """One row of the training part to ask about, in one trajectory."""
+
+    trajectory: int
+    round: int
+    choice: Choice
+    purpose: str = "training"
+
+    @property
+    def row(self) -> int:
+        """Index into the training part."""
+        return self.choice.row
+
+
+class Mitigation:
+    """The state of Algorithm 1 for all heads and trajectories of a plan."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        plan: Plan,
+        training: Training,
+        pretrained: npt.NDArray[np.float64] | None = None,
+        coverage: Callable[[], Coverage] | None = None,
+    ) -> None:
+        """`coverage` opens the distances over the pool's embeddings elsewhere; here, unless told."""
+        self.pool, self.plan, self.training = pool, plan, training
+        start = pretrain_head(pool, training) if pretrained is None else pretrained
+        width = pool.embeddings.shape[1]
+        self.heads = HeadBank.replicate(start, len(plan.heads), (width, *training.hidden, 2), pool.embeddings.dtype)
+        self.strengths = torch.tensor([head.strength for head in plan.heads], dtype=torch.float64)
+        self.proxy: Proxy = PROXIES[training.proxy](
+            len(plan.trajectories), pool.seen.shape[1], pool.n_groups, pool.seed, pool.dataset, pool.seen.dtype
+        )
+        self.answers = [Answers() for _ in plan.trajectories]
+        covered = coverage or (lambda: Coverage(pool.embeddings.numpy()))
+        self.coverage = [covered() for _ in plan.trajectories]
+        self.round = 0
+        self._information: tuple[int, npt.NDArray[np.float64]] | None = None  # of one answer, and in which round
+
+    def refit(self) -> None:
+        """One round of training: f_a on S, then POD on S, both continued from the last round."""
+        self.proxy.fit(self.pool.seen, self.answers)
+        drawn = draw_round(self.pool, self.training, self.round)
+        train_heads(self.heads, drawn.pool, drawn.training, self.round, self.strengths, self._penalty_rows(drawn))
+        self.round += 1
+
+    def _penalty_rows(self, drawn: Round) -> PenaltyRows | None:
+        penalty, of_head = self.training.penalty, [head.trajectory for head in self.plan.heads]
+        if penalty.over == "pool":
+            return DrawnPenaltyRows(drawn.pool, penalty.what, self._pool_membership(of_head, drawn))
+        if not any(len(answers.known()[0]) for answers in self.answers):
+            return None
+        if len(self.answers) == 1 and len(self.answers[0]) > DRAWN_ROWS:  # nearly everybody is known: S is a pool
+            everybody = Round(self.pool, self.training)
+            told = self._told(torch.zeros(1, len(self.pool.labels), self.pool.n_groups), everybody)
+            rows = torch.from_numpy(np.unique(self.answers[0].known()[0]))
+            return DrawnPenaltyRows(self.pool, penalty.what, told.to(self.pool.embeddings.dtype), rows)
+        return PenaltyRows(self.pool, penalty.what, self.answers, of_head)
+
+    def _pool_membership(self, of_head: Sequence[int], drawn: Round) -> Tensor:
+        """(T, N, G) proxies over the pool, replaced by the answer where there is one."""
+        membership = self._told(self.membership(drawn.pool.seen), drawn)
+        return membership if len(self.answers) == 1 else membership[list(of_head)]
+
+    def _told(self, membership: Tensor, drawn: Round) -> Tensor:
+        """Membership (T, N, G) with what was answered written over it."""
+        for number, answers in enumerate(self.answers):
+            known, told = answers.known()
+            here, places = drawn.places(known)
+            rows, groups = torch.from_numpy(places), torch.from_numpy(told[here])
+            membership[number, rows] = 0
+            trust = torch.from_numpy(answers.trust()[here]).to(membership.dtype)
+            membership[number].index_put_((rows, groups), trust, accumulate=True)
+        return membership
+
+    def membership(self, seen: Tensor) -> Tensor:
+        """(T, N, G) group probabilities by each trajectory's f_a, of people as it sees them (`Pool.seen`)."""
+        if is_large(len(seen)):
+            return in_blocks(self.proxy.probabilities, seen)
+        return self.proxy.probabilities(seen)
+
+    def choose(
+        self, bank: HeadBank, told: IntArray | None = None, more: int = 0, judged_on: Pool | None = None
+    ) -> HeadChoice:
+        """The head that the posterior of f_a speaks for; `told` (V,) are groups of validation rows, where known.
+
+        With `more`, what it would say after so many further answers if they bear f_a out. `judged_on` has another
+        validation part than the pool's own.
+        """
+        pool, draws = self._drawn(judged_on or self.pool, told, more)
+        return choose_head(pool, bank, self.strengths, draws)
+
+    def settle(self, heads: RoundHeads, told: IntArray | None = None) -> None:
+        """Keep every head as it was at the round that the posterior of f_a speaks for; `told` as in `choose`."""
+        pool, draws = self._drawn(self.pool, told)
+        best_rounds(pool, heads, self.heads.sizes, self.strengths, draws)
+
+    def _drawn(self, pool: Pool, told: IntArray | None, more: int = 0) -> tuple[Pool, Tensor]:
+        """The rows that heads are judged on, and (D, K or 1, V, G) their groups by draws from the posterior."""
+        if not isinstance(self.proxy, LaplaceProxy):
+            raise InputError("This proxy has no posterior to choose a head by: use the proxy 'laplace'.")
+        step = -(-len(pool.validation_labels) // CHOICE_ROWS) or 1  # evenly spaced rows stand for very many
+        pool = pool.every(step)
+        to_come = more * self._information_of_one(self.proxy) if more else 0.0
+        draws = self.proxy.draws(pool.validation_seen, to_come)  # (D, T, V, G)
+        if told is not None:
+            groups = torch.from_numpy(told[::step])
+            known = groups != UNKNOWN
+            sure = torch.nn.functional.one_hot(groups[known], pool.n_groups).to(draws.dtype)
+            draws[:, :, known] = sure
+        return pool, draws if len(self.answers) == 1 else draws[:, [head.trajectory for head in self.plan.heads]]
+
+    def _information_of_one(self, proxy: LaplaceProxy) -> npt.NDArray[np.float64]:
+        """What the next answer teaches f_a, on average over people of the pool, evenly spaced."""
+        if self._information is None or self._information[0] != self.round:
+            people = self.pool.seen[:: -(-len(self.pool.labels) // LIKELY_ROWS)]
+            self._information = self.round, proxy.information(people)
+        return self._information[1]
+
+    def empty_cells(self) -> list[list[tuple[int, int]]]:
+        """Per trajectory, the (group, label) cells nobody has been annotated in: they do not enter the penalty."""
+        cells = [(group, label) for group in range(self.pool.n_groups) for label in (0, 1)]
+        empty = []
+        for answers in self.answers:
+            rows, groups = answers.known()
+            filled = set(zip(groups.tolist(), self.pool.labels[rows].tolist(), strict=True))
+            empty.append([cell for cell in cells if cell not in filled])
+        return empty
+
+    def views(self, unavailable: Sequence[int] = (), scored: bool = True) -> list[View]:
+        """What the selector of each trajectory may see now; without scores, nothing that follows from the heads."""
+        asking = [trajectory.head for trajectory in self.plan.trajectories]
+        if scored:
+            positive, membership = (part.numpy() for part in self._scores(asking))
+        else:
+            positive = membership = np.empty((len(asking), 0), dtype=np.float32)
+        labels = self.pool.labels.numpy()
+        views = []
+        for number, answers in enumerate(self.answers):
+            askable = np.ones(len(labels), dtype=bool)
+            askable[[*answers.rows, *unavailable]] = False
+            member, coverage = membership[number], self.coverage[number]
+            views.append(View(labels, askable, positive[number], member, coverage, self.pool.likeness))
+        return views
+
+    def _scores(self, asking: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """(T, N) P(y = 1) by each trajectory's asking head, and (T, N, G) its f_a, over the pool."""
+
+        def positive(rows: Tensor) -> Tensor:
+            return self.heads.margins(rows, asking).sigmoid()
+
+        def both(rows: Tensor) -> Tensor:
+            return torch.cat([positive(rows)[..., None], self.proxy.probabilities(rows)], 2)
+
+        embeddings = self.pool.embeddings
+        if not is_large(len(embeddings)):
+            return positive(embeddings), self.membership(self.pool.seen)
+        if self.pool.inputs is not None:
+            return in_blocks(positive, embeddings), self.membership(self.pool.inputs)
+        found = in_blocks(both, embeddings)  # one sweep for both
+        return found[..., 0].contiguous(), found[..., 1:]
+
+    def bound(self, trajectory: int = 0) -> BoundTerms:
+        """Theorem 1 for the asking head of a trajectory, groups by proxy where nobody answered."""
+        head, pool = self.plan.trajectories[trajectory].head, self.pool
+        margin = self.heads.margins(pool.embeddings, [head])[0].double()
+        rows, groups = self.answers[trajectory].likeliest()
+        return theorem_terms(
+            embedding=pool.embeddings.numpy(),
+            losses=torch.nn.functional.softplus(torch.where(pool.labels == 1, -margin, margin)).numpy(),
+            answered_rows=rows,
+            answered_groups=groups,
+            proxy_groups=self.membership(pool.seen)[trajectory].argmax(dim=1).numpy(),
+            n_groups=pool.n_groups,
+            weights=self.heads.weights(head),
+            distances=self.coverage[trajectory].distances,
+        )
+
+    def ask(self, k: int = 1, unavailable: Sequence[int] = ()) -> list[Question]:
+        """The next k questions of every trajectory (AIS, Algorithm 3)."""
+        questions = []
+        scored = any(SELECTORS[trajectory.selector] in SCORED for trajectory in self.plan.trajectories)
+        for number, view in enumerate(self.views(unavailable, scored)):
+            selector = self.plan.trajectories[number].selector
+            rng = generator(self.pool.seed, "select", selector, self.pool.dataset, self.round)
+            questions += [Question(number, self.round, choice) for choice in SELECTORS[selector](view, k, rng)]
+        return questions
+
+    def first_questions(self) -> Iterator[Choice]:
+        """Rows for the first answers in order: random, alternating between the labels; one order for all."""
+        rng = generator(self.pool.seed, "first", self.pool.dataset)
+        yield from first_rows(self.pool.labels.numpy(), rng)
+
+    def tell(self, trajectory: int, row: int, group: int, weight: float = 1.0) -> None:
+        """Add one answer to a trajectory's S; UNKNOWN = asked, but the annotator could not tell."""
+        self.answers[trajectory] = self.answers[trajectory].plus(row, group, weight)
+        if group != UNKNOWN:
+            self.coverage[trajectory].add([row])

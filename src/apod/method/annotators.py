@@ -1,0 +1,97 @@
+"""Who answers: a recorded column, a function, a person at the terminal. Only an annotator holds true groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from apod.data.dataset import UNKNOWN, Dataset, IntArray
+from apod.errors import AnnotatorError
+from apod.method.algorithm1 import Question
+
+Annotator = Callable[[int], str | None]
+"""Gives the group name of a dataset row, or None when it cannot be told."""
+
+
+class RecordedGroups:
+    """Answers from a recorded column, and remembers which rows were read: the only object that holds true groups."""
+
+    def __init__(self, groups: IntArray, group_names: Sequence[str]) -> None:
+        self._groups, self._names = groups, tuple(group_names)
+        self.read: set[int] = set()
+
+    def __call__(self, row: int) -> str | None:
+        """The recorded group of one row."""
+        self.read.add(row)
+        code = int(self._groups[row])
+        return None if code == UNKNOWN else self._names[code]
+
+
+class TerminalPrompt:
+    """Shows one row at a time and asks the person at the terminal for a number."""
+
+    def __init__(
+        self, dataset: Dataset, say: Callable[[str], None] = print, listen: Callable[[str], str] = input
+    ) -> None:
+        self._dataset, self._say, self._listen = dataset, say, listen
+
+    def __call__(self, row: int) -> str | None:
+        """Ask until the answer is one of the numbers."""
+        names = self._dataset.group_names
+        self._say(f"\nRow {self._dataset.rows[row]} of {self._dataset.name}")
+        for column, value in self._dataset.features.iloc[row].items():
+            self._say(f"  {column}: {value}")
+        choices = ", ".join(f"{number} = {name}" for number, name in enumerate(names, start=1))
+        while True:
+            try:
+                reply = self._listen(f"Group? {choices}, 0 = cannot tell: ").strip()
+            except EOFError:
+                raise AnnotatorError("The input ended before the last answer: run again with --resume.") from None
+            if reply == "0":
+                return None
+            if reply in names:
+                return reply
+            if reply.isdecimal() and 1 <= int(reply) <= len(names):
+                return names[int(reply) - 1]
+            self._say(f"Please type a number from 0 to {len(names)}, or a group's name.")
+
+
+class Interview:
+    """Puts questions about training rows to an annotator, checks what comes back, and never asks the same twice.
+
+    `heard` are answers from an earlier, interrupted run; `keep` is called with every new one before it is used.
+    """
+
+    def __init__(
+        self,
+        annotator: Annotator,
+        group_names: Sequence[str],
+        rows: IntArray,
+        heard: dict[tuple[int, int], int] | None = None,
+        keep: Callable[[Question, int], None] = lambda question, group: None,
+    ) -> None:
+        self._annotator, self._codes = annotator, {name: code for code, name in enumerate(group_names)}
+        self._rows, self._heard, self._keep = rows, heard or {}, keep
+
+    def __call__(self, question: Question) -> int:
+        """The group code of the question's row."""
+        known = self._heard.get((question.trajectory, question.row))
+        if known is not None:
+            return known
+        group = self._ask(int(self._rows[question.row]))
+        self._keep(question, group)
+        return group
+
+    def _ask(self, row: int) -> int:
+        try:
+            answer = self._annotator(row)
+        except AnnotatorError:
+            raise
+        except Exception as error:  # noqa: BLE001  whatever a user's function raises is one kind of failure here
+            # the message of a user's exception may hold a person's group, so only its type is told
+            raise AnnotatorError(f"The annotator failed with {type(error).__name__} on row {row}.") from None
+        if answer is None:
+            return UNKNOWN
+        if not isinstance(answer, str) or answer not in self._codes:
+            known = ", ".join(self._codes)
+            raise AnnotatorError(f"The annotator's answer for row {row} is none of the groups ({known}).")
+        return self._codes[answer]

@@ -1,0 +1,258 @@
+"""AIS: whom to ask about next. Every rule is one function in the `SELECTORS` table.
+
+The paper's rule (Algorithm 3) in two steps:
+
+    a~, c~ = argmin over (a, c) of  p*_a(c, c) = p_a(c, c) - mean over groups of p_.(c, c)      group selection
+    x*     = argmax over the subgroup (a~, c~) of  min over S of ||h_i - h_j||                  individual selection
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from apod.data.dataset import IntArray
+from apod.errors import InputError
+from apod.maxmin import Coverage, Rows, typical_rows
+
+FloatArray = npt.NDArray[np.floating]
+BoolArray = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """What a selector may see of one trajectory: no recorded group, only answers and what follows from them."""
+
+    labels: IntArray  # (n,) y
+    askable: BoolArray  # (n,) not asked yet, and not with somebody else right now
+    positive: FloatArray  # (n,) P(y = 1) by the asking head, in evaluation mode
+    membership: FloatArray  # (n, g) P(group) by f_a
+    coverage: Coverage  # distance of every row to its nearest answered row
+    likeness: Rows | None = None  # (n, d) their distances say who is like whom; for rules that look at that
+
+    def accuracies(self) -> npt.NDArray[np.float64]:
+        """(g, 2) centred accuracies of the subgroups."""
+        return centred_accuracies(self.labels, self.predicted, self.proxy, self.membership.shape[1], self.askable)
+
+    def inside(self, group: int, label: int) -> BoolArray:
+        """(n,) who of a subgroup may be asked about."""
+        return np.asarray(self.askable & (self.proxy == group) & (self.labels == label))
+
+    @property
+    def predicted(self) -> IntArray:
+        """(n,) the asking head's decisions."""
+        return (self.positive > 0.5).astype(np.int64)
+
+    @property
+    def proxy(self) -> IntArray:
+        """(n,) the most probable group."""
+        return np.asarray(self.membership.argmax(axis=1), dtype=np.int64)
+
+
+class Scored(Protocol):
+    """A pool whose subgroups were scored, here (`View`) or where its parts are."""
+
+    @property
+    def coverage(self) -> Coverage:
+        """Distance of every row to its nearest answered row."""
+        ...
+
+    def accuracies(self) -> npt.NDArray[np.float64]:
+        """(g, 2) centred accuracies of the subgroups."""
+        ...
+
+    def inside(self, group: int, label: int) -> Any:
+        """Who of a subgroup may be asked about, as `Coverage.farthest` takes candidates."""
+        ...
+
+
+Reason = Mapping[str, str | int | float | None]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One row to ask about, why, and with which probability it was drawn (1 = the rule left no choice)."""
+
+    row: int
+    reason: Reason
+    probability: float = 1.0
+
+
+Selector = Callable[[View, int, np.random.Generator], list[Choice]]
+"""Choose up to k askable rows, all different, best first; ties go to the lowest row; fewer when the pool runs out.
+
+Invariants: only askable rows; the same view and generator give the same choice; nothing outside the view is read.
+"""
+
+
+def centred_accuracies(
+    labels: IntArray, predicted: IntArray, proxy: IntArray, n_groups: int, askable: BoolArray
+) -> npt.NDArray[np.float64]:
+    """p*_a(c, c) on the unannotated rows, (g, 2): accuracy of group a and label c minus its mean over groups.
+
+    A subgroup without members is NaN and does not enter the mean.
+    """
+    cell = proxy[askable] * 2 + labels[askable]
+    members = np.bincount(cell, minlength=2 * n_groups)
+    right = np.bincount(cell[labels[askable] == predicted[askable]], minlength=2 * n_groups)
+    return centred_rates(members, right)
+
+
+def centred_rates(members: IntArray, right: IntArray) -> npt.NDArray[np.float64]:
+    """The same from counts: members and right predictions of the cells 2 x group + label."""
+    members, right = members.reshape(-1, 2), right.reshape(-1, 2)
+    with np.errstate(invalid="ignore"):  # 0/0 is the documented NaN
+        accuracy = right / members
+    filled = members > 0
+    mean = np.where(filled, accuracy, 0).sum(axis=0) / np.maximum(filled.sum(axis=0), 1)
+    return np.asarray(accuracy - mean)
+
+
+def worst_first(accuracies: npt.NDArray[np.float64]) -> list[tuple[int, int]]:
+    """Subgroups (group, label) from the lowest centred accuracy up; ties by group, then label; empty ones left out."""
+    order = np.argsort(accuracies.round(12), axis=None, kind="stable")  # a tie in exact numbers stays a tie
+    cells = [(int(i) // 2, int(i) % 2) for i in order]
+    return [cell for cell in cells if not np.isnan(accuracies[cell])]
+
+
+Pick = Callable[[Any, int, list[int]], list[Choice]]
+"""Choose up to so many of the candidates, knowing who has just been chosen besides."""
+
+
+def _by_subgroup(view: Scored, k: int, pick: Pick, rule: str) -> list[Choice]:
+    """Fill k places from the worst subgroup; where it runs out, from the next worst."""
+    accuracies = view.accuracies()
+    chosen: list[Choice] = []
+    for group, label in worst_first(accuracies):
+        if len(chosen) == k:
+            break
+        inside = view.inside(group, label)
+        where: Reason = {
+            "rule": rule,
+            "group": group,
+            "label": label,
+            "centred_accuracy": float(accuracies[group, label]),
+        }
+        picks = pick(inside, k - len(chosen), [choice.row for choice in chosen])
+        chosen += [Choice(c.row, {**where, **c.reason}, c.probability) for c in picks]
+    return chosen
+
+
+def _farthest(view: Scored, candidates: Any, k: int, chosen: list[int]) -> list[Choice]:
+    """Max-min over the candidates, as if those chosen a moment ago had been answered."""
+    view.coverage.add(chosen)
+    try:
+        return [Choice(p.row, {"distance": p.distance}) for p in view.coverage.farthest(candidates, k)]
+    finally:
+        view.coverage.remove(chosen)
+
+
+def _random(candidates: BoolArray, k: int, rng: np.random.Generator) -> list[Choice]:
+    rows = np.flatnonzero(candidates)
+    drawn = rng.choice(rows, size=min(k, len(rows)), replace=False)
+    return [Choice(int(row), {}, len(drawn) / len(rows)) for row in drawn]
+
+
+def worst_subgroup_farthest(view: Scored, k: int, rng: np.random.Generator) -> list[Choice]:
+    """APOD: the subgroup with the worst accuracy, then the person in it farthest from all annotated ones."""
+    return _by_subgroup(
+        view, k, lambda inside, m, new: _farthest(view, inside, m, new), "worst subgroup, farthest person"
+    )
+
+
+def worst_subgroup_random(view: View, k: int, rng: np.random.Generator) -> list[Choice]:
+    """Group selection alone: a random person of the worst subgroup."""
+    return _by_subgroup(view, k, lambda inside, m, new: _random(inside, m, rng), "worst subgroup, random person")
+
+
+def farthest_anywhere(view: View, k: int, rng: np.random.Generator) -> list[Choice]:
+    """Individual selection alone = core-set: the person farthest from all annotated ones, in any subgroup."""
+    return [Choice(c.row, {"rule": "farthest person", **c.reason}) for c in _farthest(view, view.askable, k, [])]
+
+
+def random_anywhere(view: View, k: int, rng: np.random.Generator) -> list[Choice]:
+    """A random person."""
+    return [Choice(c.row, {"rule": "random person"}, c.probability) for c in _random(view.askable, k, rng)]
+
+
+def _labels_in_turn(view: View, k: int) -> list[int]:
+    """The labels to ask about, one by one: always the one with fewer answers."""
+    left = [int((view.askable & (view.labels == label)).sum()) for label in (0, 1)]
+    answered = np.bincount(view.labels[list(view.coverage.answered)], minlength=2)
+    order = []
+    for _ in range(min(k, sum(left))):
+        label = min((c for c in (0, 1) if left[c]), key=lambda c: answered[c])
+        order.append(label)
+        answered[label] += 1
+        left[label] -= 1
+    return order
+
+
+def typical_by_label(view: View, k: int, rng: np.random.Generator) -> list[Choice]:
+    """Both labels in turn: the person amid the most others of the label whom nobody near was asked about yet.
+
+    With thirty answers f_a learns from typical people; the farthest ones are outliers and teach it little.
+    """
+    if view.likeness is None:
+        raise InputError("This selector looks at who is like whom: pass their likeness in the view.")
+    order = _labels_in_turn(view, k)
+    picks: list[list[int]] = []
+    for label in (0, 1):
+        same = view.labels == label
+        asked = np.flatnonzero(same & ~view.askable).tolist()  # answered, or with somebody right now
+        picks.append(typical_rows(view.likeness, view.askable & same, asked, order.count(label)))
+    return [Choice(picks[label].pop(0), {"rule": "typical person of a label", "label": label}) for label in order]
+
+
+def random_by_label(view: View, k: int, rng: np.random.Generator) -> list[Choice]:
+    """Random people, as many of each label as makes the answered labels most even: random answers, stratified."""
+    piles = [view.askable & (view.labels == label) for label in (0, 1)]
+    order = _labels_in_turn(view, k)
+    drawn = [_random(pile, order.count(label), rng) for label, pile in enumerate(piles)]
+    return [
+        Choice(choice.row, {"rule": "random person of a label", "label": label}, choice.probability)
+        for label in order
+        for choice in [drawn[label].pop(0)]
+    ]
+
+
+def most_uncertain(view: View, k: int, rng: np.random.Generator) -> list[Choice]:
+    """Active learning: the person whose prediction has the largest Shannon entropy."""
+    p = view.positive.astype(np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):  # 0 log 0 = 0
+        entropy = np.nan_to_num(-p * np.log2(p)) + np.nan_to_num(-(1 - p) * np.log2(1 - p))
+    rows = np.flatnonzero(view.askable)
+    best = rows[np.argsort(-entropy[rows], kind="stable")[:k]]
+    return [Choice(int(row), {"rule": "most uncertain person", "entropy": float(entropy[row])}) for row in best]
+
+
+SELECTORS: dict[str, Selector] = {
+    "apod": worst_subgroup_farthest,
+    "random": random_anywhere,
+    "stratified": random_by_label,
+    "typical": typical_by_label,
+    "uncertainty": most_uncertain,
+    "coreset": farthest_anywhere,
+    "group": worst_subgroup_random,
+}
+"""Whom to ask about next, by name."""
+
+SCORED: frozenset[Selector] = frozenset({worst_subgroup_farthest, worst_subgroup_random, most_uncertain})
+"""Those that look at predictions or guessed groups; a view for the others need not hold any."""
+
+
+def first_rows(labels: IntArray, rng: np.random.Generator) -> Iterator[Choice]:
+    """All rows in the order the first answers are drawn: at random, alternating between the labels.
+
+    Nobody's group is known yet, so nothing but the label can be balanced.
+    """
+    piles = [rng.permutation(np.flatnonzero(labels == label)) for label in (1, 0)]
+    for place in range(max(len(pile) for pile in piles)):
+        for label, pile in zip((1, 0), piles, strict=True):
+            if place < len(pile):
+                reason: Reason = {"rule": "first answers, random person of a label", "label": label}
+                yield Choice(int(pile[place]), reason, 1 / (len(pile) - place))
