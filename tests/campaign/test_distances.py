@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from apod import large
 from apod.campaign.distances import Distances
+from apod.data import large
 from apod.maxmin import Coverage
 
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from apod import large
-from apod.data import TableEncoder
+from apod.data import TableEncoder, large
 from apod.errors import InputError
 from apod.heads.schedule import Schedule
 from apod.method.algorithm1 import Mitigation, Plan

@@ -11,10 +11,9 @@ from scipy.spatial.distance import cdist
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
-from apod import large
-from apod import pool as pools
-from apod.data import TableEncoder, make_example
+from apod.data import TableEncoder, large, make_example
 from apod.errors import InputError
+from apod.method import pool as pools
 from apod.method.algorithm1 import Mitigation, Plan
 from apod.method.penalty import Penalty
 from apod.method.pod import Training, draw_round, pretrain_head

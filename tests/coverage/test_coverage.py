@@ -3,8 +3,9 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from apod.data import readahead
 from apod.errors import InputError
-from apod.maxmin import Coverage, Pick, batch, readahead, rows
+from apod.maxmin import Coverage, Pick, batch, rows
 
 
 def test_farthest_is_the_row_with_the_largest_distance_to_its_nearest_answer():

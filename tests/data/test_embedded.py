@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from apod import large
 from apod.campaign import Campaign
 from apod.cli import main
+from apod.data import large
 from apod.data.embeddings import load_embedded
 from apod.data.files import read_table
 from apod.data.own import FileColumns

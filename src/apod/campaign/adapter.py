@@ -163,11 +163,8 @@ class MitigationEngine:
         engine, told = self._restored(model), self._answers(answers)
         engine.answers[0] = told
         with self._distances.to(dict.fromkeys(told.rows)) as engine.coverage[0]:
-            chosen = self._choose(engine, k, self._inside(unavailable))
+            chosen = [question.choice for question in engine.ask(k, self._inside(unavailable))]
         return [self._proposal(choice) for choice in _one_by_one(chosen)]
-
-    def _choose(self, engine: Mitigation, k: int, unavailable: Sequence[int]) -> list[Choice]:
-        return [question.choice for question in engine.ask(k, unavailable)]
 
     def decisions(self, model: CampaignModel | None, rows: IntArray) -> dict[str, IntArray]:
         """Of held-out people: before, by the head without a penalty; after, by the head that asks."""

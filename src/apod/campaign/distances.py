@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -21,12 +21,9 @@ class Distances:
     is a cache: without it, or where it is not of this pool, everything is computed anew.
     """
 
-    def __init__(
-        self, embeddings: npt.NDArray[np.floating], file: Path | None, open_: Callable[[], Coverage] | None = None
-    ) -> None:
-        """`open_` opens the pool elsewhere than in this process; nothing is kept on file then."""
-        self._embeddings, self._elsewhere = embeddings, open_
-        self._file = file if is_large(len(embeddings)) and open_ is None else None
+    def __init__(self, embeddings: npt.NDArray[np.floating], file: Path) -> None:
+        self._embeddings = embeddings
+        self._file = file if is_large(len(embeddings)) else None
         self._coverage: Coverage | None = None
         self._on_file: tuple[int, ...] | None = None
         self._one_at_a_time = threading.Lock()
@@ -48,8 +45,6 @@ class Distances:
                 self._save(coverage)
 
     def _opened(self, rows: list[int]) -> Coverage:
-        if self._elsewhere is not None:
-            return self._elsewhere()
         if self._file is None:
             return Coverage(self._embeddings, rows)
         coverage = restore_coverage(self._file, self._embeddings, rows)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -90,11 +89,6 @@ class Materials:
         """Arrays that were remembered under a name; None where nobody has computed them yet."""
         found = self._remembered(name)
         return None if found is None else {key: self.files.array(file) for key, file in found.items()}
-
-    def remembered_file(self, name: str, key: str) -> Path | None:
-        """Where an array that was computed before lies."""
-        found = self._remembered(name)
-        return None if found is None else self.files.path(found[key], ".npy").absolute()
 
     def _remembered(self, name: str) -> dict[str, str] | None:
         table = schema.artifacts

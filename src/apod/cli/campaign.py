@@ -11,7 +11,7 @@ import typer
 
 from apod.cli.campaign_options import FILES, JSON, NAME, URL, WHO, opened_campaign, without_password
 from apod.cli.campaign_report import latest_audit, report, show_status
-from apod.cli.options import ADDRESS, ENGINE, chosen_factory, words
+from apod.cli.options import words
 from apod.errors import InputError
 
 if TYPE_CHECKING:
@@ -166,15 +166,13 @@ def ask(
     annotator: str = WHO,
     campaign: str | None = NAME,
     files: Path | None = FILES,
-    engine: str = ENGINE,
-    address: str | None = ADDRESS,
     as_json: bool = JSON,
 ) -> None:
     """Get the next question; a second ask gives the same one until it is answered.
 
     Example: apod ask hiring.db --annotator maria
     """
-    with chosen_factory(engine, address) as factory, opened_campaign(url, campaign, files, factory) as opened:
+    with opened_campaign(url, campaign, files) as opened:
         turn = opened.turn(annotator)
     if as_json:
         typer.echo(json.dumps(turn.question.to_json() if turn.question is not None else turn.to_json()))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
-    from apod.campaign import Campaign, EngineFactory
+    from apod.campaign import Campaign
 
 URL = typer.Argument(help="A SQLite file such as hiring.db, or the URL of a PostgreSQL database.", metavar="CAMPAIGN")
 NAME = typer.Option(None, "--campaign", help="Which one, where a database holds several.")
@@ -21,13 +21,11 @@ JSON = typer.Option(False, "--json", help="Print JSON.")
 
 
 @contextmanager
-def opened_campaign(
-    url: str, name: str | None, files: Path | None, engine: EngineFactory | None = None
-) -> Iterator[Campaign]:
+def opened_campaign(url: str, name: str | None, files: Path | None) -> Iterator[Campaign]:
     """The campaign for the length of one command; models are fitted when a question needs one."""
     from apod.campaign import Campaign
 
-    campaign = Campaign.open(url, name, files=files, engine=engine, refit="demand")
+    campaign = Campaign.open(url, name, files=files, refit="demand")
     try:
         yield campaign
     finally:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -11,7 +10,6 @@ import typer
 from apod.errors import InputError, UnknownName
 
 if TYPE_CHECKING:
-    from apod.campaign import EngineFactory
     from apod.maxmin.select import Engine
     from apod.method.settings import Settings
 
@@ -44,19 +42,6 @@ def chosen_backend(engine: str, address: str | None) -> AbstractContextManager[t
     from apod.maxmin.ray import joblib_backend
 
     return joblib_backend(address)
-
-
-@contextmanager
-def chosen_factory(engine: str, address: str | None) -> Iterator[EngineFactory | None]:
-    """What builds a campaign's engine on a cluster; None for this machine."""
-    if not checked_engine(engine, address):
-        yield None
-        return
-    from apod.campaign.clustered import cluster_engine
-    from apod.maxmin.ray import connected
-
-    with connected(address):
-        yield cluster_engine(address)
 
 
 def words(text: str) -> list[str]:

@@ -12,6 +12,9 @@ import numpy.typing as npt
 
 from apod.errors import InputError
 
+Stored = npt.NDArray[np.floating]
+"""Of float16, float32 or float64, as the user keeps it."""
+
 
 def open_array(path: str | os.PathLike[str], what: str) -> npt.NDArray[Any]:
     """The array in a .npy file, which may be larger than memory; `what` names it in an error."""
@@ -34,6 +37,14 @@ def open_array(path: str | os.PathLike[str], what: str) -> npt.NDArray[Any]:
     if not math.prod(shape):
         return np.empty(shape, dtype)  # an empty file cannot be mapped
     return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+
+
+def require_matrix(matrix: Stored) -> None:
+    """Refuse what is not a matrix of floating-point numbers with rows and columns."""
+    if matrix.ndim != 2 or not matrix.shape[0] or not matrix.shape[1]:
+        raise InputError(f"The embeddings have shape {matrix.shape}: pass a matrix with rows and columns.")
+    if matrix.dtype.kind != "f" or matrix.dtype.itemsize > 8:
+        raise InputError(f"The embeddings are {matrix.dtype}: store them as float32, float16 or float64.")
 
 
 def _header(file: Any) -> tuple[tuple[int, ...], np.dtype[Any], int]:

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from apod.errors import InputError
-from apod.maxmin.bounds import Int
 
+Int = npt.NDArray[np.int64]
 Ids = npt.NDArray[Any]
 
 

@@ -9,10 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from apod.data.array_files import open_array
+from apod.data.array_files import Stored, open_array, require_matrix
 from apod.errors import InputError
-from apod.maxmin.bounds import Stored
-from apod.maxmin.rows import Rows
 
 ALIGNED = 8192
 """A file is cut at multiples of so many rows: where blocks of a forward pass end, so that no sum is cut another way."""
@@ -30,7 +28,7 @@ class Part:
     def open(self) -> Stored:
         """(rows, d) of the file, mapped; refused where the file is not what it was."""
         matrix = open_array(self.path, "embeddings")
-        Rows(matrix)
+        require_matrix(matrix)
         if len(matrix) < self.first + self.rows:
             raise InputError(
                 f"{self.path} has {len(matrix)} rows and {self.first + self.rows} are needed: it has changed since "
@@ -60,7 +58,7 @@ def open_parts(path: str | os.PathLike[str], pieces: int | None = None) -> Parts
     path = Path(path)
     if not path.is_dir():
         matrix = open_array(path, "embeddings")
-        Rows(matrix)
+        require_matrix(matrix)
         return Parts(tuple(_cut(path, len(matrix), pieces or 1)), matrix.shape[1], matrix.dtype)
     from apod.data.files import numbered_files  # loads pandas, which a single file does without
 
@@ -68,7 +66,7 @@ def open_parts(path: str | os.PathLike[str], pieces: int | None = None) -> Parts
     start, kind = 0, None
     for file in numbered_files(path, (".npy",)):
         matrix = open_array(file, "embeddings")
-        Rows(matrix)
+        require_matrix(matrix)
         if kind is not None and (matrix.shape[1], matrix.dtype) != kind:
             raise InputError(
                 f"{file} has {matrix.shape[1]} columns of {matrix.dtype} and the files before it {kind[0]} of "

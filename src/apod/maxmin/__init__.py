@@ -2,19 +2,16 @@
 
 from apod.data.array_files import open_array
 from apod.maxmin.coverage import Coverage, Pick
-from apod.maxmin.probcover import CoverPick, probability_cover
 from apod.maxmin.select import SelectResult, select
 from apod.maxmin.state import restore_coverage, save_coverage
 from apod.maxmin.typical import Rows, typical_rows
 
 __all__ = [
-    "CoverPick",
     "Coverage",
     "Pick",
     "Rows",
     "SelectResult",
     "open_array",
-    "probability_cover",
     "restore_coverage",
     "save_coverage",
     "select",

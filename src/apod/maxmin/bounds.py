@@ -117,18 +117,6 @@ class Geometry:
         constants = squared * (1 + self.slack) + 2 * moved @ self.shift
         return Centres(np.float32(-2) * moved.astype(np.float32), constants.astype(np.float32))
 
-    def table(self, block: Float32, row_terms: Float32, centres: Centres) -> Float32:
-        """(b, d) rows and their (b,) terms to (b, m) upper bounds on the squared distance to every centre."""
-        table = _product(block, centres.weights.T)
-        table += centres.constants
-        table += row_terms[:, None]
-        return table
-
-    def looseness(self, row_terms: Float32, centres: Centres) -> float:
-        """No bound in the table of these rows and centres exceeds the formula by more than this."""
-        rows, norms = float(row_terms.max(initial=0)), np.square(centres.weights, dtype=np.float64).sum(axis=1) / 4
-        return 3 * (self.slack * (rows + float(norms.max(initial=0))) + self._offset)
-
     def to_one(self, block: Float32, row_terms: Float32, centres: Centres) -> Float32:
         """(b,) upper bounds on the squared distance of each row to the only centre."""
         values = _product(block, centres.weights[0])

@@ -10,7 +10,7 @@ import numpy as np
 from apod.errors import InputError
 from apod.maxmin.batch import pick_batch
 from apod.maxmin.bounds import Float64, Int, Mask, Stored
-from apod.maxmin.checks import checked_count, checked_rows
+from apod.maxmin.checks import checked_count, checked_mask, checked_rows
 from apod.maxmin.pool import Pool
 from apod.maxmin.rows import Rows
 from apod.maxmin.shard import Shard
@@ -95,7 +95,7 @@ class Coverage:
         candidates (n,) bool, None = every row. Answered rows are never picked; ties go to the lowest row. Picks
         count as answered for the picks after them, and for nothing else.
         """
-        mask = self.pool.checked(candidates)
+        mask = checked_mask(candidates, len(self))
         if checked_count(k) == 1:
             best = self.pool.best(mask)
             found = [] if best is None else [best]

@@ -9,7 +9,6 @@ import numpy as np
 
 from apod.data.parts import Parts
 from apod.maxmin.bounds import Geometry, Int, Mask, Stored
-from apod.maxmin.checks import checked_mask
 from apod.maxmin.contest import Winner
 from apod.maxmin.references import References
 from apod.maxmin.rows import Rows
@@ -48,12 +47,8 @@ class Pool:
 
     @staticmethod
     def part(mask: Mask | None, shard: Shard) -> Mask | None:
-        """A shard's part of a mask over the pool; candidates that are no array are known to the parts by name."""
-        return mask[shard.start : shard.start + len(shard)] if isinstance(mask, np.ndarray) else mask
-
-    def checked(self, candidates: Mask | None) -> Mask | None:
-        """The candidates, of which there must be one bool per row."""
-        return checked_mask(candidates, len(self))
+        """A shard's part of a mask over the pool."""
+        return None if mask is None else mask[shard.start : shard.start + len(shard)]
 
     def vectors(self, rows: Sequence[int] | Int) -> Stored:
         """(len(rows), d) stored vectors of these rows, from the parts that hold them."""

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from apod.data.array_files import require_matrix
 from apod.data.half import as_tensor, widened
 from apod.data.readahead import ReadAhead
-from apod.errors import InputError
 from apod.maxmin.bounds import Float32, Float64, Int, Stored
 from apod.maxmin.threads import in_parallel
 
@@ -24,10 +24,7 @@ class Rows:
     """An (n, d) matrix of float16, float32 or float64 that is never copied: an array, or a mapped file."""
 
     def __init__(self, matrix: Stored, threads: int | None = None) -> None:
-        if matrix.ndim != 2 or not matrix.shape[0] or not matrix.shape[1]:
-            raise InputError(f"The embeddings have shape {matrix.shape}: pass a matrix with rows and columns.")
-        if matrix.dtype.kind != "f" or matrix.dtype.itemsize > 8:
-            raise InputError(f"The embeddings are {matrix.dtype}: store them as float32, float16 or float64.")
+        require_matrix(matrix)
         self._matrix = np.asarray(matrix)  # a memmap's own slicing is slow; the plain view still reads the file
         self._threads = threads
         self._half = as_tensor(self._matrix)

@@ -77,8 +77,7 @@ def draw_round(pool: Pool, training: Training, round_: str | int) -> Round:
     if not is_large(len(pool.labels)):
         return Round(pool, training)
     rows = drawn_rows(len(pool.labels), training.batch_size, pool.seed, pool.dataset, round_)
-    taken = take_rows(pool.embeddings.numpy(), rows) if pool.take is None else pool.take(rows)
-    embeddings = torch.from_numpy(taken)
+    embeddings = torch.from_numpy(take_rows(pool.embeddings.numpy(), rows))
     inputs = None if pool.inputs is None else torch.from_numpy(take_rows(pool.inputs.numpy(), rows))
     drawn = replace(pool, embeddings=embeddings, inputs=inputs, labels=pool.labels[torch.from_numpy(rows)])
     return Round(drawn, replace(training, epochs=1), rows)

@@ -6,7 +6,7 @@ keeps less of what shows the group.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
@@ -44,7 +44,6 @@ class Pool:
     validation_labels: Tensor  # (V,)
     n_groups: int
     metric: FairnessMetric = "delta_eo"
-    take: Callable[[IntArray], Matrix] | None = None  # reads embeddings of a large pool from elsewhere
     inputs: Tensor | None = None  # (N, D) what f_a reads; None: the embeddings
     validation_inputs: Tensor | None = None  # (V, D)
 

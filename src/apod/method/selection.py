@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -53,23 +52,6 @@ class View:
         return np.asarray(self.membership.argmax(axis=1), dtype=np.int64)
 
 
-class Scored(Protocol):
-    """A pool whose subgroups were scored, here (`View`) or where its parts are."""
-
-    @property
-    def coverage(self) -> Coverage:
-        """Distance of every row to its nearest answered row."""
-        ...
-
-    def accuracies(self) -> npt.NDArray[np.float64]:
-        """(g, 2) centred accuracies of the subgroups."""
-        ...
-
-    def inside(self, group: int, label: int) -> Any:
-        """Who of a subgroup may be asked about, as `Coverage.farthest` takes candidates."""
-        ...
-
-
 Reason = Mapping[str, str | int | float | None]
 
 
@@ -97,14 +79,8 @@ def centred_accuracies(
     A subgroup without members is NaN and does not enter the mean.
     """
     cell = proxy[askable] * 2 + labels[askable]
-    members = np.bincount(cell, minlength=2 * n_groups)
-    right = np.bincount(cell[labels[askable] == predicted[askable]], minlength=2 * n_groups)
-    return centred_rates(members, right)
-
-
-def centred_rates(members: IntArray, right: IntArray) -> npt.NDArray[np.float64]:
-    """The same from counts: members and right predictions of the cells 2 x group + label."""
-    members, right = members.reshape(-1, 2), right.reshape(-1, 2)
+    members = np.bincount(cell, minlength=2 * n_groups).reshape(-1, 2)
+    right = np.bincount(cell[labels[askable] == predicted[askable]], minlength=2 * n_groups).reshape(-1, 2)
     with np.errstate(invalid="ignore"):  # 0/0 is the documented NaN
         accuracy = right / members
     filled = members > 0
@@ -119,11 +95,11 @@ def worst_first(accuracies: npt.NDArray[np.float64]) -> list[tuple[int, int]]:
     return [cell for cell in cells if not np.isnan(accuracies[cell])]
 
 
-Pick = Callable[[Any, int, list[int]], list[Choice]]
+Pick = Callable[[BoolArray, int, list[int]], list[Choice]]
 """Choose up to so many of the candidates, knowing who has just been chosen besides."""
 
 
-def _by_subgroup(view: Scored, k: int, pick: Pick, rule: str) -> list[Choice]:
+def _by_subgroup(view: View, k: int, pick: Pick, rule: str) -> list[Choice]:
     """Fill k places from the worst subgroup; where it runs out, from the next worst."""
     accuracies = view.accuracies()
     chosen: list[Choice] = []
@@ -142,7 +118,7 @@ def _by_subgroup(view: Scored, k: int, pick: Pick, rule: str) -> list[Choice]:
     return chosen
 
 
-def _farthest(view: Scored, candidates: Any, k: int, chosen: list[int]) -> list[Choice]:
+def _farthest(view: View, candidates: BoolArray, k: int, chosen: list[int]) -> list[Choice]:
     """Max-min over the candidates, as if those chosen a moment ago had been answered."""
     view.coverage.add(chosen)
     try:
@@ -157,7 +133,7 @@ def _random(candidates: BoolArray, k: int, rng: np.random.Generator) -> list[Cho
     return [Choice(int(row), {}, len(drawn) / len(rows)) for row in drawn]
 
 
-def worst_subgroup_farthest(view: Scored, k: int, rng: np.random.Generator) -> list[Choice]:
+def worst_subgroup_farthest(view: View, k: int, rng: np.random.Generator) -> list[Choice]:
     """APOD: the subgroup with the worst accuracy, then the person in it farthest from all annotated ones."""
     return _by_subgroup(
         view, k, lambda inside, m, new: _farthest(view, inside, m, new), "worst subgroup, farthest person"

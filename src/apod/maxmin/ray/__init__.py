@@ -2,7 +2,6 @@
 
 from apod.maxmin.ray.connect import connect, connected
 from apod.maxmin.ray.engine import joblib_backend, machines, ray_engine
-from apod.maxmin.ray.inside import Inside
 from apod.maxmin.ray.pool import ClusterPool
 
-__all__ = ["ClusterPool", "Inside", "connect", "connected", "joblib_backend", "machines", "ray_engine"]
+__all__ = ["ClusterPool", "connect", "connected", "joblib_backend", "machines", "ray_engine"]

@@ -11,23 +11,19 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from apod.data.parts import Part, Parts
 from apod.errors import ApodError, ClusterError
 from apod.maxmin import Coverage
-from apod.maxmin.bounds import Float64, Geometry, Mask
+from apod.maxmin.bounds import Float64, Geometry
 from apod.maxmin.pool import Pool
 from apod.maxmin.ray.connect import load_ray
-from apod.maxmin.ray.inside import Inside
 from apod.maxmin.ray.keeper import Keeper
 from apod.maxmin.references import References
 from apod.maxmin.shard import Shard
-
-if TYPE_CHECKING:
-    from apod.maxmin.ray.scoring import Counts, Scorer
 
 T = TypeVar("T")
 
@@ -44,7 +40,6 @@ class _Handle:
         self.start = part.start
         self.batch: list[tuple[str, tuple[Any, ...]]] = []
         self.last: tuple[str, tuple[Any, ...]] = ("", ())
-        self.scored: tuple[Scorer, Part, list[int]] | None = None  # what the part was last scored by
         self.ended = False
         self.actor = self._spawn()
 
@@ -60,12 +55,6 @@ class _Handle:
         """A promise of what the shard's method gives."""
         self.last = (path, given)
         return self.actor.call.remote(path, *given)
-
-    def score(self) -> Any:
-        """A promise of the counts of what the part is to be scored by."""
-        assert self.scored is not None
-        self.last = ("score", ())
-        return self.actor.score.remote(*self.scored)
 
     def done(self) -> None:
         """The last call was answered."""
@@ -145,21 +134,6 @@ class ClusterPool(Pool):
         """The machine each part is on, by Ray's id."""
         return [str(self._got(handle.actor.node.remote(), handle)) for handle in self._handles]
 
-    def checked(self, candidates: Mask | Inside | None) -> Mask | None:
-        """The candidates: one bool per row, or a cell of the last scoring."""
-        return cast(Mask, candidates) if isinstance(candidates, Inside) else super().checked(candidates)
-
-    def score(self, scorer: Scorer, labels: str, barred: Sequence[int]) -> Counts:
-        """(2, cells) members and right predictions of every subgroup, summed over the parts.
-
-        `labels` is a .npy file of 0 and 1, one per row of the pool. The parts remember who is in which cell: `Inside`.
-        """
-        for handle in self._handles:
-            one = handle.part
-            handle.scored = (scorer, Part(labels, one.start, one.start, one.rows), list(barred))
-        found = self.each(lambda shard: cast(_Handle, shard).score())
-        return np.asarray(np.sum(found, axis=0))
-
     def each(self, ask: Callable[[Shard], T]) -> list[T]:
         """What every part answers, in their order; a lost part is built again and asked again. One at a time."""
         with self._one_at_a_time:
@@ -218,8 +192,6 @@ class ClusterPool(Pool):
         try:
             self._got(handle.actor.middle.remote(), handle, PLACE_SECONDS)
             self._got(self._started(handle), handle)
-            if handle.scored is not None:
-                self._got(handle.score(), handle)
             for path, given in handle.batch:
                 self._got(handle.actor.call.remote(path, *given), handle)
         except _Lost:
