@@ -34,6 +34,25 @@ def test_after_an_answer_the_prefetched_question_is_the_current_one(house: House
     assert told["turn"]["progress"]["campaign"] == {"answered": 1, "pending": 2, "budget": 20, "percent": 5}
 
 
+@pytest.mark.parametrize("overlap", [1, 2, 3])
+def test_with_any_overlap_an_annotator_meets_every_person_once(
+    new_campaign: Callable[..., Campaign], overlap: int
+) -> None:
+    with housed(new_campaign(budget=24, overlap=overlap)) as house:
+        met: dict[str, list[str]] = {"maria": [], "bob": []}
+        people = {name: house.enter(name) for name in met}
+        for step in range(12):
+            for name, client in people.items():
+                held = turn(client)["questions"]
+                assert len({case["row_id"] for case in held}) == len(held)
+                given = answer(client, held[0]["id"], key=f"{name} {step}").json()["receipt"]
+                assert (given["late"], given["counted"]) == (False, True)
+                met[name].append(held[0]["row_id"])
+        assert [len(set(rows)) for rows in met.values()] == [12, 12]
+        assert len(set(met["maria"]) & set(met["bob"])) == (0 if overlap == 1 else 12)
+        assert house.campaign.status().answered == 24
+
+
 def test_a_case_has_titles_units_and_kinds(house: House) -> None:
     case = turn(house.enter())["questions"][0]
     fields = {field["name"]: field for field in case["fields"]}

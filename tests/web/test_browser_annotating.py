@@ -258,6 +258,24 @@ def test_two_annotators_at_once_never_get_the_same_case(browser: Any, site: Site
     assert sorted(row for row, _ in site.recorded()) == sorted(seen)
 
 
+@pytest.mark.parametrize("site", [{"overlap": 2, "budget": 16}], indirect=True)
+def test_with_overlap_and_a_slow_network_six_keys_answer_six_people(browser: Any, site: Site) -> None:
+    slow = {"offline": False, "latency": 400, "downloadThroughput": -1, "uploadThroughput": -1}
+    with visit(browser, site) as maria:
+        maria.case()
+        maria.context.new_cdp_session(maria.page).send("Network.emulateNetworkConditions", slow)
+        given = []
+        for key in "121212":  # as soon as a case is on the screen, whoever it is about
+            maria.page.locator("#case .case:not([data-seen])").evaluate("(shown) => { shown.dataset.seen = 1; }")
+            maria.page.wait_for_timeout(220)
+            given.append(maria.press(key))
+        maria.delivered()
+    assert len(set(given)) == 6
+    assert sorted(site.recorded()) == sorted(zip(given, ["female", "male"] * 3, strict=True))
+    status = site.campaign.status()
+    assert (status.answered, status.late, status.uncounted) == (6, 0, 0)
+
+
 def test_what_is_with_others_is_said_and_comes_when_they_leave_it(browser: Any, tmp_path: Path) -> None:
     new_campaign(tmp_path, budget=2).close()
     shift = [0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from apod.campaign.asking import find_lease, keyed
+from apod.campaign.asking import find_lease, has_answered, keyed
 from apod.campaign.errors import CampaignFinished, Conflict, NotFound
 from apod.campaign.events import Sealed
 from apod.campaign.journal import Desk
@@ -65,7 +65,7 @@ def tell(desk: Desk, token: int, value: Value, kind: str, annotator: str | None,
         "kind": kind,
         "outcome": value.outcome,
         "late": late,
-        "counted": not late or _still_wanted(state, held, desk.now, len(own)),
+        "counted": _first(state, held) and (not late or _still_wanted(state, held, desk.now, len(own))),
         "expired": own,
         **keyed(key),
     }
@@ -243,11 +243,14 @@ def _own_leases(state: State, held: Lease) -> list[Lease]:
     return [other for other in mine if other.annotator == held.annotator and other.ended is None]
 
 
+def _first(state: State, held: Lease) -> bool:
+    """Whether no other answer of this annotator to the question stands: nobody counts twice on a row."""
+    return not has_answered(state, state.questions[held.number], held.annotator)
+
+
 def _still_wanted(state: State, held: Lease, now: int, own: int) -> bool:
     """Whether a late answer can still take part: nobody else has its place, and there is budget for it."""
     asked = state.questions[held.number]
-    if any(state.answers[s].annotator == held.annotator and not state.answers[s].withdrawn for s in asked.given):
-        return False
     if asked.purpose == GOLD:
         return True
     others = sum(

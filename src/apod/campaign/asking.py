@@ -116,7 +116,7 @@ def undo(desk: Desk, annotator: str, key: str | None) -> Leased | None:
     in_hands = _in_hands(state, now)[number]
     gold = asked.purpose == GOLD
     room = gold or state.filled(asked) + in_hands < state.overlap
-    if room and (gold or state.spent + state.pending(now) < state.budget):
+    if room and not has_answered(state, asked, annotator) and (gold or state.spent + state.pending(now) < state.budget):
         return lease(desk, asked, annotator)
     return None
 
@@ -201,17 +201,21 @@ def _in_hands(state: State, now: int) -> Counter[int]:
 
 
 def _freed(state: State, annotator: str, now: int) -> Asked | None:
-    """The oldest question that has room for an answer of this annotator."""
+    """The oldest question that has room for an answer of this annotator, who neither holds nor answered it."""
     in_hands = _in_hands(state, now)
+    mine = {held.number for held in held_leases(state, annotator, now)}
     for number in sorted(number for number in state.incomplete if in_hands[number] < state.overlap):
         asked = state.questions[number]
         taken = state.filled(asked) + in_hands[number]
-        if taken < state.overlap and annotator not in asked.skipped and not _has_answered(state, asked, annotator):
+        if taken >= state.overlap or number in mine or annotator in asked.skipped:
+            continue
+        if not has_answered(state, asked, annotator):
             return asked
     return None
 
 
-def _has_answered(state: State, asked: Asked, annotator: str) -> bool:
+def has_answered(state: State, asked: Asked, annotator: str) -> bool:
+    """Whether an answer of this annotator to the question stands."""
     mine = (state.answers[seq] for seq in asked.given)
     return any(given.annotator == annotator and not given.withdrawn for given in mine)
 

@@ -256,6 +256,37 @@ class AskingContract(Contract):
         campaign.tell(campaign.ask("a"), GROUPS[0])  # type: ignore[arg-type]
         assert campaign.ask("a").row == other  # type: ignore[union-attr]
 
+    @pytest.mark.parametrize("overlap", [2, 3])
+    def test_questions_held_at_once_are_about_different_people(self, workshop: Workshop, overlap: int) -> None:
+        campaign = workshop.create(budget=30, overlap=overlap)
+        campaign.refitter.ahead = None  # as many proposals as a server has ready
+        campaign.refitter.supply()
+        asked: dict[str, list[int]] = {name: [] for name in "abc"}
+        for _ in range(4):
+            for name in asked:
+                held = campaign.hand(name, 2).questions
+                assert len({question.row for question in held}) == len(held) == 2
+                assert not set(asked[name]) & {question.row for question in held}
+                receipt = campaign.tell(held[1], group_of(held[1].row))
+                assert (receipt.late, receipt.counted) == (False, True)
+                asked[name].append(held[1].row)
+        assert campaign.status().answered == 12
+
+    def test_a_late_answer_taken_back_lets_nobody_count_twice_on_a_row(self, workshop: Workshop) -> None:
+        campaign = workshop.create(budget=6, overlap=2, lease_seconds=LEASE)
+        first = campaign.ask("a")
+        workshop.pass_time(LEASE + 1)
+        second = campaign.ask("a")
+        assert first is not None
+        assert second is not None
+        assert campaign.tell(first, GROUPS[0]).counted
+        assert not campaign.tell(second, GROUPS[0]).counted
+        assert campaign.undo("a") is None  # the first answer stands: the row is not theirs to answer again
+        following = campaign.ask("a")
+        assert following is not None
+        assert following.row != first.row
+        assert campaign.status().answered == 1
+
     def test_a_finished_campaign_asks_nothing_and_still_takes_what_was_asked(self, workshop: Workshop) -> None:
         campaign = workshop.create()
         question = campaign.ask("a")
