@@ -28,12 +28,23 @@ from apod.fairness.counts import (
     group_counts,
     soft_group_counts,
 )
+from apod.fairness.notions import (
+    EQUALIZED_ODDS,
+    NOTIONS,
+    Notion,
+    count_gap,
+    count_rates,
+    extremes,
+    ratio,
+    spread,
+)
 
 if TYPE_CHECKING:
     from apod.data.dataset import FairnessMetric
 
 __all__ = [
     "METRICS",
+    "RATES",
     "GroupCounts",
     "GroupRates",
     "Interval",
@@ -43,9 +54,9 @@ __all__ = [
     "evaluate",
     "fairness_score",
     "group_counts",
+    "metric_table",
     "paired_bootstrap",
     "soft_group_counts",
-    "soft_group_rates",
 ]
 
 FloatArray = npt.NDArray[np.float64]
@@ -55,51 +66,41 @@ class UndefinedRateWarning(UserWarning):
     """A metric is NaN because a group it compares has no rows to be measured on."""
 
 
-def _ratio(part: Counts, whole: Counts) -> FloatArray:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(whole > 0, part / whole, np.nan)
+Metric = Callable[[GroupCounts], FloatArray]
+
+RATES: Mapping[str, Notion] = MappingProxyType(
+    {
+        "tpr": NOTIONS["true_positive_rate_parity"],
+        "fpr": NOTIONS["false_positive_rate_parity"],
+        "selection_rate": NOTIONS["demographic_parity"],
+    }
+)
+"""Every rate that is shown per group, with the notion that compares it alone."""
 
 
-def _tpr(counts: GroupCounts) -> FloatArray:
-    return _ratio(counts.tp, counts.tp + counts.fn)
+def _per_group(name: str) -> Metric:
+    """(..., g) the rate of every group."""
+    return lambda counts: count_rates(RATES[name], counts)[..., 0, 0, :]
 
 
-def _fpr(counts: GroupCounts) -> FloatArray:
-    return _ratio(counts.fp, counts.fp + counts.tn)
-
-
-def _selection_rate(counts: GroupCounts) -> FloatArray:
-    return _ratio(counts.tp + counts.fp, counts.n)
-
-
-def _extremes(rate: FloatArray, skip_undefined: bool = False) -> tuple[FloatArray, FloatArray]:
-    """Lowest and highest group's rate; NaN where a group has none (skipping: where fewer than two have)."""
-    defined = ~np.isnan(rate)  # (..., g)
-    enough = defined.sum(-1) >= (2 if skip_undefined else max(2, rate.shape[-1]))
-    low = np.where(enough, np.where(defined, rate, np.inf).min(-1), np.nan)
-    return low, np.where(enough, np.where(defined, rate, -np.inf).max(-1), np.nan)
-
-
-def _spread(rate: FloatArray, skip_undefined: bool = False) -> FloatArray:
-    low, high = _extremes(rate, skip_undefined)
-    return high - low
+_tpr, _fpr = _per_group("tpr"), _per_group("fpr")
 
 
 def _accuracy(counts: GroupCounts) -> FloatArray:
     cells = counts.overall
-    return _ratio(cells[..., 0, 0] + cells[..., 1, 1], cells.sum((-2, -1)))
+    return ratio(cells[..., 0, 0] + cells[..., 1, 1], cells.sum((-2, -1)))
 
 
 def _balanced_accuracy(counts: GroupCounts) -> FloatArray:
     cells = counts.overall
-    recall = [_ratio(cells[..., y, y], cells[..., y, :].sum(-1)) for y in (0, 1)]
+    recall = [ratio(cells[..., y, y], cells[..., y, :].sum(-1)) for y in (0, 1)]
     return (recall[0] + recall[1]) / 2
 
 
 def _eop(counts: GroupCounts) -> FloatArray:
     """The paper's EOP: TPR of group 0 over that of group 1; lowest over highest beyond two groups."""
     tpr = _tpr(counts)
-    return _ratio(tpr[..., 0], tpr[..., 1]) if counts.n_groups == 2 else _ratio(*_extremes(tpr))
+    return ratio(tpr[..., 0], tpr[..., 1]) if counts.n_groups == 2 else ratio(*extremes(tpr))
 
 
 def _delta_eo(counts: GroupCounts) -> FloatArray:
@@ -108,63 +109,71 @@ def _delta_eo(counts: GroupCounts) -> FloatArray:
     return both[..., 0] - both[..., 1] if counts.n_groups == 2 else np.full(both.shape[:-1], np.nan)
 
 
-def _gap(counts: GroupCounts, skip_undefined: bool = False) -> FloatArray:
-    """|TPR0 - TPR1| + |FPR0 - FPR1|; beyond two groups highest - lowest TPR plus highest - lowest FPR."""
-    return _spread(_tpr(counts), skip_undefined) + _spread(_fpr(counts), skip_undefined)
+def metric_table(notion: Notion = EQUALIZED_ODDS) -> Mapping[str, Metric]:
+    """Every metric by name: counts in; one number per classifier (or classifier and group) out. No warnings.
 
-
-METRICS: Mapping[str, Callable[[GroupCounts], FloatArray]] = MappingProxyType(
-    {
-        "accuracy": _accuracy,
-        "balanced_accuracy": _balanced_accuracy,
-        "eop": _eop,
-        "delta_eo": _delta_eo,
-        "gap": _gap,
-        "demographic_parity_difference": lambda counts: _spread(_selection_rate(counts)),
-        "equalized_odds_difference": lambda counts: np.maximum(_spread(_tpr(counts)), _spread(_fpr(counts))),
-        "tpr": _tpr,  # these three per group: (..., g)
-        "fpr": _fpr,
-        "selection_rate": _selection_rate,
-    }
-)
-"""Every metric by name: counts in; one number per classifier (or classifier and group) out. No warnings."""
-
-_PER_GROUP = ("tpr", "fpr", "selection_rate")
-
-
-def soft_group_rates(y_true: npt.ArrayLike, y_pred: npt.ArrayLike, p_group: npt.ArrayLike) -> FloatArray:
-    """Each group's TPR, FPR and selection rate when membership is only a probability: (..., g, 3).
-
-    Arguments as in `soft_group_counts`. A group nobody can belong to gets NaN, never 0.
+    `gap` is that of the notion; whatever the notion, the others are what their names say.
     """
-    counts = soft_group_counts(y_true, y_pred, p_group)
-    return np.stack([METRICS[name](counts) for name in _PER_GROUP], axis=-1)
+    return MappingProxyType(
+        {
+            "accuracy": _accuracy,
+            "balanced_accuracy": _balanced_accuracy,
+            "eop": _eop,
+            "delta_eo": _delta_eo,
+            "gap": lambda counts: count_gap(notion, counts),
+            "demographic_parity_difference": lambda counts: count_gap(RATES["selection_rate"], counts),
+            "equalized_odds_difference": lambda counts: np.maximum(spread(_tpr(counts)), spread(_fpr(counts))),
+            **{name: _per_group(name) for name in RATES},  # these per group: (..., g)
+        }
+    )
+
+
+METRICS = metric_table()
+"""The metrics by name, the gap that of equalized odds."""
 
 
 def _fairness_by_eop(counts: GroupCounts, skip_undefined: bool) -> FloatArray:
     # min(EOP, 1/EOP) is lowest over highest; so it is 0, not NaN, where group 1's TPR alone is 0.
-    return _ratio(*_extremes(_tpr(counts), skip_undefined))
+    return ratio(*extremes(_tpr(counts), skip_undefined=skip_undefined))
 
 
 def _fairness_by_delta_eo(counts: GroupCounts, skip_undefined: bool) -> FloatArray:
-    return 1 - (np.abs(_delta_eo(counts)) if counts.n_groups == 2 else _gap(counts, skip_undefined))
+    if counts.n_groups == 2:
+        return 1 - np.abs(_delta_eo(counts))
+    return 1 - count_gap(EQUALIZED_ODDS, counts, skip_undefined=skip_undefined)
 
 
-_FAIRNESS = MappingProxyType({"eop": _fairness_by_eop, "delta_eo": _fairness_by_delta_eo})
+_FAIRNESS = MappingProxyType(
+    {
+        "eop": (_fairness_by_eop, ("equalized_odds", "true_positive_rate_parity")),
+        "delta_eo": (_fairness_by_delta_eo, ("equalized_odds",)),
+    }
+)
+"""The paper's metrics as scores, and the notions that each of them stands for."""
 
 
 def fairness_score(
-    metric: FairnessMetric, counts: GroupCounts, *, skip_undefined: bool = False, warn: bool = True
+    metric: FairnessMetric,
+    counts: GroupCounts,
+    notion: Notion = EQUALIZED_ODDS,
+    *,
+    skip_undefined: bool = False,
+    warn: bool = True,
 ) -> FloatArray:
     """How fair each classifier is by the task's metric, 1 at best: what head selection adds to accuracy.
 
-    "delta_eo": 1 - |Delta-EO| (beyond two groups 1 - gap). "eop": min(EOP, 1/EOP) (lowest over highest TPR).
+    "delta_eo": 1 - |Delta-EO| (beyond two groups 1 - gap). "eop": min(EOP, 1/EOP) (lowest over highest TPR). Where
+    another notion is equalised than the metric speaks of, 1 - gap of that notion.
     NaN where a group's rate is undefined; with `skip_undefined` such groups are left out while two remain,
     because a weak proxy may never name a small group.
     """
     if metric not in _FAIRNESS:
         raise UnknownName("fairness metric", metric, _FAIRNESS)
-    score = _FAIRNESS[metric](counts, skip_undefined)
+    by_metric, notions = _FAIRNESS[metric]
+    if notion.name in notions:
+        score = by_metric(counts, skip_undefined)
+    else:
+        score = 1 - count_gap(notion, counts, skip_undefined=skip_undefined)
     if warn and np.isnan(score).any():
         _warn_undefined([f"fairness by {metric}"])
     return score
@@ -196,14 +205,16 @@ class Metrics:
     excluded: int  # rows without a known group, in no group's rates
 
     @classmethod
-    def from_counts(cls, counts: GroupCounts, group_names: Sequence[str], *, warn: bool = True) -> Metrics:
+    def from_counts(
+        cls, counts: GroupCounts, group_names: Sequence[str], notion: Notion = EQUALIZED_ODDS, *, warn: bool = True
+    ) -> Metrics:
         """The metrics of one classifier; one warning if any is undefined, unless told not to."""
         if counts.cells.ndim != 3 or len(group_names) != counts.n_groups:
             raise InputError(
                 f"counts of shape {counts.cells.shape} for {len(group_names)} group names: "
                 "pick one classifier, like counts[0], and name each group."
             )
-        values = {name: metric(counts) for name, metric in METRICS.items()}
+        values = {name: metric(counts) for name, metric in metric_table(notion).items()}
         n, n_positive = counts.n, counts.tp + counts.fn
         groups = {
             group: GroupRates(
@@ -215,7 +226,7 @@ class Metrics:
             )
             for a, group in enumerate(group_names)
         }
-        numbers = {name: float(value) for name, value in values.items() if name not in _PER_GROUP}
+        numbers = {name: float(value) for name, value in values.items() if name not in RATES}
         metrics = cls(**numbers, groups=groups, excluded=round(float(counts.excluded)))
         if warn and metrics.undefined:
             _warn_undefined(metrics.undefined)
@@ -224,15 +235,15 @@ class Metrics:
     @property
     def undefined(self) -> tuple[str, ...]:
         """Names of the metrics that are NaN though they should be numbers, or are NaN for some group."""
-        alone = [name for name in METRICS if name not in _PER_GROUP and math.isnan(getattr(self, name))]
-        grouped = [name for name in _PER_GROUP if any(math.isnan(getattr(g, name)) for g in self.groups.values())]
+        alone = [name for name in METRICS if name not in RATES and math.isnan(getattr(self, name))]
+        grouped = [name for name in RATES if any(math.isnan(getattr(g, name)) for g in self.groups.values())]
         return tuple(name for name in alone + grouped if name != "delta_eo" or len(self.groups) == 2)
 
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON: undefined is None; `groups` maps a name to its tpr, fpr, selection_rate and n."""
-        numbers = {name: _json(getattr(self, name)) for name in METRICS if name not in _PER_GROUP}
+        numbers = {name: _json(getattr(self, name)) for name in METRICS if name not in RATES}
         groups = {
-            name: {key: _json(getattr(rates, key)) for key in (*_PER_GROUP, "n")} for name, rates in self.groups.items()
+            name: {key: _json(getattr(rates, key)) for key in (*RATES, "n")} for name, rates in self.groups.items()
         }
         return {**numbers, "groups": groups, "excluded": self.excluded}
 
@@ -242,12 +253,13 @@ def evaluate(
     y_pred: npt.ArrayLike,
     groups: npt.ArrayLike,
     group_names: Sequence[str],
+    notion: Notion = EQUALIZED_ODDS,
     *,
     warn: bool = True,
 ) -> Metrics:
     """Accuracy and fairness of predictions (n,) on rows whose group may be UNKNOWN (-1)."""
     counts = group_counts(y_true, y_pred, groups, len(group_names))
-    metrics = Metrics.from_counts(counts, group_names, warn=False)
+    metrics = Metrics.from_counts(counts, group_names, notion, warn=False)
     if warn and metrics.undefined:
         _warn_undefined(metrics.undefined)
     return metrics
@@ -267,15 +279,20 @@ class Interval:
 
 
 def bootstrap(
-    counts: GroupCounts, rng: np.random.Generator, *, resamples: int = 1000, level: float = 0.95
+    counts: GroupCounts,
+    rng: np.random.Generator,
+    notion: Notion = EQUALIZED_ODDS,
+    *,
+    resamples: int = 1000,
+    level: float = 0.95,
 ) -> dict[str, Interval]:
-    """An interval for every metric of METRICS, per classifier (tpr, fpr, selection_rate: and per group).
+    """An interval for every metric, per classifier (those of RATES: and per group).
 
     Drawing n rows with replacement and counting them is a multinomial draw of the counts, so the counts are
     drawn: the same distribution, at a price that does not grow with the rows.
     """
     drawn = GroupCounts(_resample(counts.cells, rng, resamples))
-    return {name: _interval(metric(counts), metric(drawn), level) for name, metric in METRICS.items()}
+    return {name: _interval(metric(counts), metric(drawn), level) for name, metric in metric_table(notion).items()}
 
 
 def paired_bootstrap(
@@ -285,6 +302,7 @@ def paired_bootstrap(
     groups: npt.ArrayLike,
     n_groups: int,
     rng: np.random.Generator,
+    notion: Notion = EQUALIZED_ODDS,
     *,
     resamples: int = 1000,
     level: float = 0.95,
@@ -302,11 +320,11 @@ def paired_bootstrap(
     joint = joint.reshape(*joint.shape[:-3], n_groups + 1, 2, 2, 2)  # (..., group, before, label, after)
     drawn = _resample(joint, rng, resamples, cell_axes=4)
 
-    def change(metric: Callable[[GroupCounts], FloatArray], cells: Counts) -> FloatArray:
+    def change(metric: Metric, cells: Counts) -> FloatArray:
         old, new = np.swapaxes(cells.sum(-1), -1, -2), cells.sum(-3)  # (..., group, label, prediction)
         return metric(GroupCounts(new)) - metric(GroupCounts(old))
 
-    return {name: _interval(change(m, joint), change(m, drawn), level) for name, m in METRICS.items()}
+    return {name: _interval(change(m, joint), change(m, drawn), level) for name, m in metric_table(notion).items()}
 
 
 def _resample(cells: Counts, rng: np.random.Generator, resamples: int, cell_axes: int = 3) -> Counts:
