@@ -2,23 +2,34 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
+LIGHT := $(VENV)/.light
 READY := $(VENV)/.ready
 WORKERS ?= 2
 # the matrices are small: waiting for a second thread costs more than it gains
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-slow check bench format clean
+.PHONY: demo test test-fast test-slow check docs dist bench format clean
 
-$(READY): pyproject.toml constraints.txt
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+$(LIGHT): pyproject.toml constraints.txt
+	@echo "Creating the environment in $(VENV) (once): what apod itself needs, about 1.2 GB; torch is most of it ..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) -e .
 	@touch $@
 
-demo: $(READY)  ## the main job on real census data, with a report
+$(READY): $(LIGHT)
+	@echo "Adding what tests, checks and documentation need to $(VENV) (once), about 1 GB ..."
+	@$(PIP) -e '.[dev]'
+	@touch $@
+
+demo: $(LIGHT)  ## the main job on real census data, with a report
 	$(BIN)/apod run adult --seed 0 --out out/demo
 
-test: $(READY)  ## the whole quick suite, under eight minutes on two cores
+test: $(READY)  ## the quick suite, under five minutes on two cores
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not slow"
+
+test-fast: $(READY)  ## for the one who types: no subprocess, no browser, no database server
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow and not heavy"
 
 test-slow: $(READY)  ## kill storms, clusters, full-size runs
 	$(BIN)/python -m pytest -m slow
@@ -27,6 +38,13 @@ check: $(READY)  ## format, lint, types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+docs: $(READY)  ## the documentation site, in build/site; works offline
+	$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/site
+	@echo "Open build/site/index.html"
+
+dist: $(READY)  ## sdist and wheel, in dist/
+	$(BIN)/python -m build --outdir dist .
 
 format: $(READY)
 	$(BIN)/ruff format .

@@ -17,7 +17,7 @@ from apod.method.posterior_choice import CLEAR, MOST_ACCURACY, MOST_BALANCED, MO
 from apod.method.settings import PRESETS
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def commands() -> list[tuple[str, str]]:

@@ -53,9 +53,13 @@ class CampaignInfo:
 class Campaign(Handing, Owning):
     """Durable ask and tell over one database. Threads may share it; processes open their own.
 
-    refit   where models are fitted: "thread", in the background of this process; "process", in a niced process of its
-            own; "demand", before a question that needs it, in the caller (for commands that live briefly)
-    engine  builds the numerics from the campaign's materials; the package's own unless told otherwise
+    Parameters
+    ----------
+    refit : {"thread", "process", "demand"}
+        Where models are fitted: in the background of this process; in a niced process of its own; before a question
+        that needs it, in the caller (for commands that live briefly).
+    engine : callable
+        Builds the numerics from the campaign's materials; by default the package's own.
     """
 
     @classmethod

@@ -93,7 +93,7 @@ class APODClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         validation part needs to be known. Where all or most rows are annotated, annotated ones fill it up, and their
         groups count as they are. With 0, or too few rows, the training part takes its place.
     metric : {"delta_eo", "eop"}
-        Fairness in the choice of round and strength: 1 - |difference of TPR + FPR|, or the ratio of the TPRs.
+        Fairness in the choice of round and strength: ``1 - |difference of TPR + FPR|``, or the ratio of the TPRs.
     random_state : int, RandomState instance or None, default=None
         The same int gives the same classifier.
 
