@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+import pandas as pd
 import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 from sqlalchemy import select, update
 
+from apod import APODClassifier
 from apod.campaign import Campaign, EngineFactory, GroupAnswer, Materials, schema
 from apod.campaign.adapter import MitigationEngine, settings_of
 from apod.data import TableEncoder, make_example
@@ -105,7 +109,7 @@ def test_the_classifier_knows_the_answers_and_speaks_in_the_campaigns_labels(tmp
     classifier = campaign.classifier()
     assert set(classifier.groups_) == set(people.group_names)
     assert int(classifier.tradeoff_["annotated"].max()) == len(asked)
-    assert set(classifier.predict(people.features)) <= set(campaign.settings.label_names)
+    assert set(classifier.predict(people.features)) <= {0, 1}
     again = campaign.classifier()
     assert np.array_equal(classifier.predict_proba(people.features), again.predict_proba(people.features))
 
@@ -120,19 +124,56 @@ def test_too_few_answers_for_a_classifier_are_told(tmp_path: Path) -> None:
         campaign.classifier()
 
 
-def test_the_positive_label_of_the_campaign_is_the_positive_class(tmp_path: Path) -> None:
+def _answered(folder: Path, labels: npt.NDArray[np.generic], **more: Any) -> Campaign:
+    people = make_example(300, seed=2)
+    campaign = Campaign.create(
+        folder / "p.db", people.features, labels, groups=list(people.group_names), budget=8, refit="demand",
+        engine_options=QUICK, **more,
+    )  # fmt: skip
+    while (question := campaign.ask("maria")) is not None:
+        campaign.tell(question, people.group_names[people.groups[question.row]])
+    return campaign
+
+
+@pytest.mark.parametrize("positive", ["bad", "good"])
+def test_a_classifier_of_either_positive_label_is_saved_loaded_and_agrees_with_the_labels(
+    positive: str, tmp_path: Path
+) -> None:
     people = make_example(300, seed=2)
     labels = np.where(people.labels == 1, "bad", "good")
-    campaign = Campaign.create(
-        tmp_path / "p.db", people.features, labels, positive="bad", groups=list(people.group_names), budget=8,
+    classifier = _answered(tmp_path, labels, positive=positive).classifier()
+    assert classifier.classes_.tolist() == ["bad", "good"]
+    assert classifier.positive_ == positive
+    assert (classifier.predict(people.features) == labels).mean() > 0.6
+    classifier.save(tmp_path / "model.safetensors")
+    loaded = APODClassifier.load(tmp_path / "model.safetensors")
+    assert loaded.positive_ == positive
+    assert np.array_equal(loaded.predict_proba(people.features), classifier.predict_proba(people.features))
+    assert (loaded.classes_[loaded.predict_proba(people.features).argmax(axis=1)] == labels).mean() > 0.6
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.float64, np.bool_, np.str_])
+def test_a_campaigns_classifier_predicts_labels_of_the_type_they_were_given_in(kind: Any, tmp_path: Path) -> None:
+    people = make_example(300, seed=2)
+    labels = people.labels.astype(kind)
+    classifier = _answered(tmp_path, labels).classifier()
+    classifier.save(tmp_path / "model.safetensors")
+    predicted = APODClassifier.load(tmp_path / "model.safetensors").predict(people.features)
+    assert predicted.dtype.kind == labels.dtype.kind
+    assert (predicted == labels).mean() > 0.6
+
+
+def test_a_classifier_of_a_csv_file_predicts_the_numbers_that_pandas_reads(tmp_path: Path) -> None:
+    people = make_example(300, seed=2)
+    people.features.assign(hired=people.labels).to_csv(tmp_path / "people.csv", index=False)
+    campaign = Campaign.create_from_table(
+        tmp_path / "p.db", tmp_path / "people.csv", label="hired", groups=list(people.group_names), budget=8,
         refit="demand", engine_options=QUICK,
     )  # fmt: skip
     while (question := campaign.ask("maria")) is not None:
         campaign.tell(question, people.group_names[people.groups[question.row]])
-    classifier = campaign.classifier()
-    assert classifier.classes_.tolist() == ["good", "bad"]
-    agreement = (classifier.predict(people.features) == labels).mean()
-    assert agreement > 0.6
+    read = pd.read_csv(tmp_path / "people.csv")
+    assert (campaign.classifier().predict(people.features) == read["hired"]).mean() > 0.6
 
 
 @pytest.mark.parametrize("options", [{"selector": "apdo"}, {"preset": "papr"}, {"strenths": [1]}])

@@ -109,8 +109,8 @@ def test_the_file_holds_no_row_and_nobodys_group(saved: Path, people: People) ->
         "body.bias": (16,),
     }
     assert set(facts) == {
-        "kind", "format", "parameters", "classes", "groups", "n_features", "feature_names", "encoder", "sizes",
-        "strengths", "selected_strength", "tradeoff",
+        "kind", "format", "parameters", "classes", "positive", "groups", "n_features", "feature_names", "encoder",
+        "sizes", "strengths", "selected_strength", "tradeoff",
     }  # fmt: skip
     assert list(saved.parent.iterdir()) == [saved]
 

@@ -139,8 +139,8 @@ def read_audit(path: Path, said: AuditColumns, answers: Path | None = None, seed
         require_column(name, columns, path.name)
     if not 1 <= len(said.predictions) <= 2 or len(set(said.predictions)) < len(said.predictions):
         raise InputError("Name one column of predictions, or two different ones: before and after.")
-    labels, label_names = read_labels(said.label, frame[said.label], said.positive)
-    predictions = {name: _decisions(name, frame[name], label_names) for name in said.predictions}
+    labels = read_labels(said.label, frame[said.label], said.positive)
+    predictions = {name: _decisions(name, frame[name], labels.names) for name in said.predictions}
     group, chance = _answer_columns(frame, said, answers)
     codes, names = _groups(group, said)
     used = {said.label, said.group, said.probability, *said.predictions, *proxied, *said.drop}
@@ -150,7 +150,7 @@ def read_audit(path: Path, said: AuditColumns, answers: Path | None = None, seed
         table, _ = read_features(frame[wanted])
         features = TableEncoder().fit(table).transform(table).astype(np.float64)
     return AuditTable(
-        labels=labels,
+        labels=labels.codes,
         predictions=predictions,
         groups=codes,
         group_names=names,

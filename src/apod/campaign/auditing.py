@@ -62,7 +62,7 @@ def _decisions(materials: Materials, classifier: APODClassifier, rows: IntArray)
         features[rows] if isinstance(features, np.ndarray) else features.iloc[rows]
     )
     heads = {"before": classifier.at(0.0), "after": classifier}
-    return {name: (head.decision_function(held_out) > 0).astype(np.int64) for name, head in heads.items()}
+    return {name: (head.predict(held_out) == head.positive_).astype(np.int64) for name, head in heads.items()}
 
 
 def _probability(

@@ -20,12 +20,13 @@ from apod.campaign.errors import NotFound, UnknownGroup
 from apod.campaign.events import GENESIS, Sealed, canonical
 from apod.campaign.files import Files, Staged, staged
 from apod.campaign.journal import Journal
-from apod.campaign.materials import store_features, store_labels
+from apod.campaign.materials import store_features
 from apod.campaign.reserve import held_out_rows
 from apod.campaign.settings import CampaignSettings, checked
 from apod.campaign.store import Store
 from apod.campaign.upgrade import check_schema, upgrade
 from apod.data.files import read_table
+from apod.data.labels import Labels, binary_labels
 from apod.data.own import FileColumns, load_file, refuse_copies
 from apod.errors import InputError
 
@@ -41,7 +42,7 @@ class Pool:
     show: Sequence[str] | None = None
     positive: object = None
     gold: Mapping[int, str] | None = None
-    label_names: tuple[str, str] | None = None  # where the labels are 0 and 1 already
+    coded: Labels | None = None  # where a file's labels were read already
 
 
 def create(store: Store, pool: Pool, settings: CampaignSettings, folder: Path) -> int:
@@ -59,14 +60,13 @@ def create(store: Store, pool: Pool, settings: CampaignSettings, folder: Path) -
 
 
 def _write(store: Store, pool: Pool, settings: CampaignSettings, gold: dict[int, int], files: Staged) -> int:
-    labels, names = store_labels(files, pool.labels, pool.positive)
-    names = pool.label_names or names
-    held_out = held_out_rows(files.array(labels), settings, set(gold))
+    labels = _labels(pool)
+    held_out = held_out_rows(labels.codes, settings, set(gold))
     shown, display = _display(files, pool, settings)
-    settings = replace(settings, label_names=names, show=shown)
+    settings = replace(settings, label_names=labels.names, label_values=labels.values, show=shown)
     manifest = {
         "rows": len(pool.features),
-        "labels": labels,
+        "labels": files.put_array(labels.codes.astype(np.int8)),
         "features": store_features(files, pool.features, settings.groups),
         "display": display,
     }
@@ -74,6 +74,15 @@ def _write(store: Store, pool: Pool, settings: CampaignSettings, gold: dict[int,
         manifest["held_out"] = files.put_array(held_out)
     upgrade(store)
     return _insert(store, settings, manifest, files, gold)
+
+
+def _labels(pool: Pool) -> Labels:
+    if pool.coded is not None:
+        return pool.coded
+    column = pool.labels if isinstance(pool.labels, pd.Series) else pd.Series(np.asarray(pool.labels).ravel())
+    if column.isna().any():
+        raise InputError(f"{int(column.isna().sum())} labels are missing: every row needs one.")
+    return binary_labels("y", column, pool.positive)
 
 
 def table_pool(
@@ -107,7 +116,7 @@ def table_pool(
     return Pool(
         features=dataset.features,
         labels=dataset.labels,
-        label_names=dataset.label_names,
+        coded=Labels(dataset.labels, dataset.label_names, dataset.label_values),
         display=frame.drop(columns=list(dict.fromkeys(hidden))),
         ids=frame[id_column].astype(str).tolist() if id_column else None,
         show=show,

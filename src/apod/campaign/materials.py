@@ -139,19 +139,3 @@ def _store_frame(files: Files, frame: pd.DataFrame, groups: Sequence[str]) -> di
         "codes": files.put_array(np.stack(codes, axis=1) if codes else empty.astype(np.int32)),
         "columns": files.put_text(canonical(columns)),
     }
-
-
-def store_labels(files: Files, labels: Any, positive: object = None) -> tuple[str, tuple[str, str]]:
-    """Write the labels as 0/1; return the file and the names of 0 and 1 (sorted, or `positive` last)."""
-    values = pd.Series(np.asarray(labels).ravel() if not isinstance(labels, pd.Series) else labels.to_numpy())
-    if values.isna().any():
-        raise InputError(f"{int(values.isna().sum())} labels are missing: every row needs one.")
-    found = sorted(values.unique().tolist(), key=lambda value: (str(type(value)), value))
-    if len(found) != 2:
-        raise InputError(f"y has {len(found)} different values: exactly two are needed.")
-    if positive is not None:
-        if str(positive) not in map(str, found):
-            raise InputError(f"No label is {str(positive)!r}: the labels are {found[0]!r} and {found[1]!r}.")
-        found.sort(key=lambda value: str(value) == str(positive))
-    coded = (values == found[1]).to_numpy().astype(np.int8)
-    return files.put_array(coded), (str(found[0]), str(found[1]))

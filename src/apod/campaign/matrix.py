@@ -8,6 +8,7 @@ from typing import Any
 
 from apod.campaign.create import Pool
 from apod.data.embeddings import is_matrix, is_parquet_folder, load_embedded
+from apod.data.labels import Labels
 from apod.data.own import FileColumns
 from apod.errors import InputError
 
@@ -38,4 +39,5 @@ def embedding_pool(
     said = FileColumns(label=label, group_names=tuple(groups), positive=positive, drop=left_out)
     dataset = load_embedded(path, said)
     matrix = dataset.features.to_numpy()
-    return Pool(features=matrix, labels=dataset.labels, label_names=dataset.label_names, gold=gold)
+    coded = Labels(dataset.labels, dataset.label_names, dataset.label_values)
+    return Pool(features=matrix, labels=dataset.labels, coded=coded, gold=gold)

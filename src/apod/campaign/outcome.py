@@ -19,7 +19,7 @@ def fit_classifier(campaign: Session, strength: float | None = None) -> APODClas
     """Fit the campaign's features and labels with every group answered for training, held-out rows left out.
 
     It decides with the head of `strength`, or the one it selects itself. Where annotators disagree about a row, each
-    group counts with its weight. Labels are those of the campaign.
+    group counts with its weight. It predicts the labels as the campaign's table has them: numbers stay numbers.
     """
     materials = campaign.materials
     rules, settings = materials.settings, settings_of(materials.settings.engine)
@@ -30,6 +30,7 @@ def fit_classifier(campaign: Session, strength: float | None = None) -> APODClas
     told = weights[rows][weights[rows].sum(axis=1) > 0]
     if len({int(code) for code in told.argmax(axis=1)}) < 2:
         raise InputError("The answers so far name fewer than two groups: ask further before fitting the classifier.")
+    classes = np.array(rules.label_names if rules.label_values is None else rules.label_values)
     classifier = APODClassifier(
         settings.strengths,
         penalty=settings.penalty.what,
@@ -47,12 +48,12 @@ def fit_classifier(campaign: Session, strength: float | None = None) -> APODClas
         head_steps=settings.head_steps,
         batch_size=settings.batch_size,
         dropout=settings.dropout,
+        positive=classes[1].item(),
         random_state=rules.seed,
     )
     features = materials.features()
     train = features.iloc[rows] if isinstance(features, pd.DataFrame) else features[rows]
     seen = np.flatnonzero(weights[rows].sum(axis=0) > 0)
     names = [rules.groups[code] for code in seen]
-    classifier.fit_membership(train, materials.labels()[rows], weights[rows][:, seen], names)
-    classifier.classes_ = np.array(rules.label_names)  # in the campaign's order: the second one is the positive
+    classifier.fit_membership(train, classes[materials.labels()[rows]], weights[rows][:, seen], names)
     return classifier if strength is None else classifier.at(strength)

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
 from apod.campaign.state import CANNOT_TELL, DECLINED
+from apod.data.dataset import LabelValue
 from apod.errors import BudgetError, InputError
 
 Kind = Literal["self_reported", "records", "perceived"]
@@ -37,6 +38,7 @@ class CampaignSettings:
     guidelines: str | None = None
     legal_basis: str | None = None
     label_names: tuple[str, str] = ("0", "1")
+    label_values: tuple[LabelValue, LabelValue] | None = None  # with their types; None: of an earlier version, texts
     show: tuple[str, ...] = ()  # columns an annotator sees
     show_label: bool = False
     image_column: str | None = None
@@ -52,8 +54,8 @@ class CampaignSettings:
         """The settings a campaign was created with; what a later version added is left at its default."""
         known = {item.name for item in fields(cls)}
         values = {key: value for key, value in data.items() if key in known}
-        for name in ("groups", "label_names", "show"):
-            if name in values:
+        for name in ("groups", "label_names", "label_values", "show"):
+            if values.get(name) is not None:
                 values[name] = tuple(values[name])
         return cls(**values)
 

@@ -20,7 +20,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from apod.classifier.fitting import FloatArray, Rows, fit_embeddings, fit_heads, fit_table_body, make_pool
-from apod.classifier.inputs import NoGroupsWarning, binary_labels, group_codes, is_table, training_and_validation
+from apod.classifier.inputs import NoGroupsWarning, checked_labels, group_codes, is_table, training_and_validation
 from apod.classifier.parameters import check_whole, checked_settings, encodes, seed_of
 from apod.classifier.saving import Model, load_model, save_model
 from apod.data import UNKNOWN, FairnessMetric, IntArray, TableEncoder, as_frame
@@ -92,6 +92,9 @@ class APODClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         a group: an annotated row does more good in training, annotated rows are few, and nobody's group in the
         validation part needs to be known. Where all or most rows are annotated, annotated ones fill it up, and their
         groups count as they are. With 0, or too few rows, the training part takes its place.
+    positive : label, default=None
+        The label that counts as positive in TPR and FPR. None: the only one of the two that reads 1, true, yes, y or
+        t; else the larger number, or the later in alphabetical order.
     metric : {"delta_eo", "eop"}
         Fairness in the choice of round and strength: ``1 - |difference of TPR + FPR|``, or the ratio of the TPRs.
     random_state : int, RandomState instance or None, default=None
@@ -100,7 +103,9 @@ class APODClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Attributes
     ----------
     classes_ : ndarray of shape (2,)
-        The labels; the second one is the positive.
+        The labels in ascending order, as everywhere in scikit-learn.
+    positive_ : label
+        The one of them that counts as positive.
     groups_ : tuple of str
         Names of the groups seen among the annotated rows, in alphabetical order; empty after a plain fit.
     tradeoff_ : DataFrame
@@ -133,6 +138,7 @@ class APODClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """
 
     classes_: npt.NDArray[Any]
+    positive_: Any
     groups_: tuple[str, ...]
     tradeoff_: pd.DataFrame
     selected_strength_: float
@@ -165,6 +171,7 @@ class APODClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         batch_size: int = 256,
         dropout: float = 0.5,
         validation_fraction: float = 0.25,
+        positive: Any = None,
         metric: FairnessMetric = "delta_eo",
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
@@ -187,6 +194,7 @@ class APODClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.batch_size = batch_size
         self.dropout = dropout
         self.validation_fraction = validation_fraction
+        self.positive = positive
         self.metric = metric
         self.random_state = random_state
 
@@ -227,7 +235,7 @@ class APODClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _fit(self, X: Any, y: Any, make_rows: Callable[[IntArray, int], Rows]) -> Self:
         settings, seed = checked_settings(self.get_params(deep=False)), seed_of(self.random_state)
         given = self._checked(X, encodes(self.body), reset=True)
-        classes, labels = binary_labels(y)
+        classes, positive, labels = checked_labels(y, self.positive)
         if len(labels) != len(given):
             raise InputError(f"X has {len(given)} rows and y has {len(labels)}: pass one label per row.")
         rows = make_rows(labels, seed)
@@ -244,7 +252,8 @@ class APODClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         pool = make_pool(self._body.embed(matrix), inputs, rows, self.metric, seed)
         fit = fit_heads(pool, rows, settings, tuple(self.hidden), self.rounds)
         self._mitigation, self._heads, self._strengths = fit.mitigation, fit.kept, fit.strengths
-        self.classes_, self.groups_, self.training_rows_ = classes, rows.group_names, rows.training
+        self.classes_, self.positive_ = classes, classes[positive]
+        self.groups_, self.training_rows_ = rows.group_names, rows.training
         self.tradeoff_ = fit.tradeoff
         wanted = self.strength if rows.annotated else VANILLA
         self.selected_strength_ = float(fit.strengths[fit.chosen] if wanted is None else wanted)
@@ -307,7 +316,7 @@ class APODClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         # A user's module may be large, so its rows are not padded; it promises to be row-wise itself.
         embeddings = embed(given) if isinstance(self._body, ModuleBody) else _in_blocks(embed, given)
         margins = _in_blocks(lambda block: self._heads.margins(torch.from_numpy(block), head)[0].numpy(), embeddings)
-        return margins.astype(np.float64)
+        return (margins if self.positive_ == self.classes_[1] else -margins).astype(np.float64)
 
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
         """(n, 2) probabilities of the two classes."""
@@ -364,6 +373,7 @@ class APODClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         model = Model(
             parameters=self.get_params(deep=False),
             classes=self.classes_,
+            positive=int(self.positive_ == self.classes_[1]),
             group_names=self.groups_,
             n_features=self.n_features_in_,
             feature_names=None if names is None else tuple(names.tolist()),
@@ -386,6 +396,7 @@ class APODClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         except (TypeError, ValueError) as error:
             raise CheckpointError(f"{path} holds parameters that cannot be ({error}): fit and save again.") from error
         classifier.classes_, classifier.groups_ = model.classes, model.group_names
+        classifier.positive_ = model.classes[model.positive]
         classifier.n_features_in_ = model.n_features
         if model.feature_names is not None:
             classifier.feature_names_in_ = np.array(model.feature_names, dtype=object)

@@ -11,7 +11,8 @@ from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_array, column_or_1d
 
 from apod.data.dataset import UNKNOWN, IntArray
-from apod.data.frames import category_codes
+from apod.data.frames import category_codes, category_name
+from apod.data.labels import positive_of
 from apod.errors import InputError
 from apod.randomness import generator
 
@@ -31,8 +32,8 @@ def is_table(X: Any) -> bool:
     return speaks and len(getattr(X, "shape", ())) == 2
 
 
-def binary_labels(y: Any) -> tuple[npt.NDArray[Any], IntArray]:
-    """The two classes in order, and every row's label as 0 or 1."""
+def checked_labels(y: Any, positive: object) -> tuple[npt.NDArray[Any], int, IntArray]:
+    """The two classes in order, which of them is the positive one, and every row's label, 1 for that one."""
     if y is None:
         raise InputError("APODClassifier requires y to be passed, but the target y is None.")
     values = y.to_numpy() if hasattr(y, "to_numpy") else y
@@ -47,7 +48,8 @@ def binary_labels(y: Any) -> tuple[npt.NDArray[Any], IntArray]:
     classes, codes = np.unique(values, return_inverse=True)
     if len(classes) < 2:
         raise InputError("y holds 1 class only: there is nothing to tell apart; pass rows of both classes.")
-    return classes, codes.astype(np.int64)
+    one = positive_of("y", [category_name("y", value) for value in classes.tolist()], positive)
+    return classes, one, (codes == one).astype(np.int64)
 
 
 def group_codes(sensitive_features: Any, n: int) -> tuple[IntArray, tuple[str, ...]]:

@@ -38,6 +38,7 @@ class Model:
 
     parameters: dict[str, Any]  # of the constructor
     classes: npt.NDArray[Any]  # (2,)
+    positive: int  # which of them, 0 or 1
     group_names: tuple[str, ...]
     n_features: int
     feature_names: tuple[str, ...] | None
@@ -66,6 +67,7 @@ def save_model(path: Path, model: Model) -> None:
         "format": FORMAT,
         "parameters": {name: _plain(value) for name, value in model.parameters.items()},
         "classes": {"dtype": model.classes.dtype.str, "values": _plain(model.classes)},
+        "positive": model.positive,
         "groups": list(model.group_names),
         "n_features": model.n_features,
         "feature_names": None if model.feature_names is None else list(model.feature_names),
@@ -144,6 +146,7 @@ def _rebuild(tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> Model:
     return Model(
         parameters={name: tuple(v) if isinstance(v, list) else v for name, v in facts["parameters"].items()},
         classes=_classes(facts["classes"]),
+        positive=_one_of_two(facts.get("positive", 1)),  # files of earlier versions do not say: it was the second
         group_names=tuple(_text(name) for name in facts["groups"]),
         n_features=n_features,
         feature_names=names,
@@ -168,6 +171,11 @@ def _text(value: Any) -> str:
 
 def _whole(value: Any) -> int:
     _require(isinstance(value, int) and value > 0, "a size is not a positive whole number")
+    return int(value)
+
+
+def _one_of_two(value: Any) -> int:
+    _require(value in (0, 1) and not isinstance(value, bool), "the positive class is neither the first nor the second")
     return int(value)
 
 

@@ -16,6 +16,7 @@ UNKNOWN = -1
 
 IntArray = npt.NDArray[np.int64]
 FairnessMetric = Literal["eop", "delta_eo"]
+LabelValue = str | bool | int | float
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ class Dataset:
     group_names: tuple[str, ...]
     rows: IntArray  # (n,) zero-based data row in the source file, before incomplete rows were dropped
     label_names: tuple[str, str] = ("0", "1")
+    label_values: tuple[LabelValue, LabelValue] = (0, 1)  # as the file has them: what a classifier is to predict
     task: Task = field(default_factory=Task)
     notes: tuple[str, ...] = ()  # what a reader of the report should know about this data
     own: bool = False  # a user's file: its name says nothing and must change no random draw

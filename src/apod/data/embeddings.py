@@ -48,17 +48,18 @@ def load_embedded(path: Path, said: FileColumns) -> Dataset:
     else:
         matrix, label, groups = _from_parquet(path, said)
     named = pd.DataFrame({"label": label} | ({} if groups is None else {"group": groups}))
-    labels, label_names = read_labels("label", named["label"], said.positive)
+    labels = read_labels("label", named["label"], said.positive)
     codes, names = read_groups(None if groups is None else "group", named, said.reference, said.group_names)
     return Dataset(
         name=table_name(path).removesuffix(".npy"),
         own=True,
         features=pd.DataFrame(matrix, columns=[f"x{i}" for i in range(matrix.shape[1])], copy=False),
-        labels=labels,
+        labels=labels.codes,
         groups=codes,
         group_names=names,
-        rows=np.arange(len(labels), dtype=np.int64),
-        label_names=label_names,
+        rows=np.arange(len(named), dtype=np.int64),
+        label_names=labels.names,
+        label_values=labels.values,
         task=replace(OWN_TASK, embedding=matrix.shape[1]),
         notes=("The columns are embeddings, as given.",),
     )

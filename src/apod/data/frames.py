@@ -60,7 +60,7 @@ def category_codes(name: str, column: pd.Series[Any]) -> tuple[IntArray, list[st
     A code read as 1.0, because a cell was missing elsewhere in the column, is the category "1" like any other 1.
     """
     codes, uniques = pd.factorize(column.astype(object) if is_number(column) else column)
-    return codes.astype(np.int64), [_category_name(name, value) for value in uniques]
+    return codes.astype(np.int64), [category_name(name, value) for value in uniques]
 
 
 def refuse_repeated(names: list[str]) -> None:
@@ -125,7 +125,8 @@ def _all_plain(column: pd.Series[Any]) -> bool:
     return all(isinstance(value, plain) for value in column.dropna())
 
 
-def _category_name(name: str, value: Any) -> str:
+def category_name(name: str, value: Any) -> str:
+    """A cell as a category is called; `name` is the column's, for an error."""
     if isinstance(value, float | np.floating) and float(value).is_integer():
         return str(int(value))
     if isinstance(value, str | bool | int | float | np.generic):

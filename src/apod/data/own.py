@@ -1,8 +1,7 @@
 """A user's own table as a Dataset: which column is what, and everything that can be wrong with it.
 
 Rules
-- Label: exactly two distinct values. The positive one is `positive` where given; else the only one of the two that
-  reads 1, true, yes, y or t; else the larger number, or the later in alphabetical order.
+- Label: exactly two distinct values, the positive one by the rule of `apod.data.labels`.
 - Groups: the distinct values of the sensitive column, by name, in alphabetical order with the reference group last;
   the reference is the one asked for, else the largest. A missing cell is UNKNOWN. `group_names` fixes the groups and
   their order instead, and is the only source of groups where no column records them.
@@ -16,7 +15,6 @@ Rules
 from __future__ import annotations
 
 import difflib
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,11 +27,11 @@ from apod.data.dataset import UNKNOWN, Dataset, IntArray, Task
 from apod.data.encode import MAX_CATEGORIES
 from apod.data.files import read_table, table_name
 from apod.data.frames import as_frame, category_codes, is_number
+from apod.data.labels import Labels, binary_labels, refuse_control
 from apod.errors import InputError, UnknownName
 
 MOSTLY = 0.9  # share of numbers from which text in a column is a slip, not a category
 FEW_ROWS = 20  # up to here, values that differ in every row need not be identifiers
-AFFIRMATIVE = frozenset({"1", "true", "yes", "y", "t"})
 OWN_TASK = Task(split=(0.6, 0.2, 0.2))
 
 
@@ -61,7 +59,7 @@ def load_file(path: Path, said: FileColumns) -> Dataset:
     if label == sensitive or label in drop:
         other = "the sensitive attribute" if label == sensitive else "left out"
         raise InputError(f"Column {label!r} cannot be both the label and {other}.")
-    labels, label_names = read_labels(label, frame[label], said.positive)
+    labels = read_labels(label, frame[label], said.positive)
     groups, names = read_groups(sensitive, frame, said.reference, said.group_names)
     features, notes = read_features(
         frame.drop(columns=[name for name in {label, sensitive, *drop} if name is not None])
@@ -72,11 +70,12 @@ def load_file(path: Path, said: FileColumns) -> Dataset:
         name=table_name(path),
         own=True,
         features=features,
-        labels=labels,
+        labels=labels.codes,
         groups=groups,
         group_names=names,
         rows=np.arange(len(frame), dtype=np.int64),
-        label_names=label_names,
+        label_names=labels.names,
+        label_values=labels.values,
         task=OWN_TASK,
         notes=(*(f"Column {name!r} is left out, as asked." for name in drop), *notes),
     )
@@ -98,8 +97,8 @@ def _row(bad: Any) -> str:
     return f"data row {int(np.flatnonzero(np.asarray(bad))[0]) + 1}"
 
 
-def read_labels(name: str, column: pd.Series[Any], positive: str | None) -> tuple[IntArray, tuple[str, str]]:
-    """Labels 0/1 and the names of both."""
+def read_labels(name: str, column: pd.Series[Any], positive: str | None) -> Labels:
+    """The labels of a file's column; text that spells numbers is numbers."""
     missing = column.isna().to_numpy()
     if missing.any():
         raise InputError(
@@ -109,26 +108,7 @@ def read_labels(name: str, column: pd.Series[Any], positive: str | None) -> tupl
     if not is_number(column):
         numbers = _numbers_in(column)
         column = column if numbers.isna().any() else numbers  # so that 1 and 1.0 are one label
-    codes, values = category_codes(name, column)
-    if len(values) != 2:
-        what = f"{len(values)} distinct values ({_some(sorted(values), 4)})" if len(values) > 1 else "one value only"
-        remedy = "multi-class labels are not there yet" if len(values) > 2 else "there is nothing to tell apart"
-        raise InputError(f"Label column {name!r} has {what}; a binary label has two: {remedy}.")
-    refuse_control(f"Label column {name!r}", values)
-    if positive is not None and positive not in values:
-        raise UnknownName(f"label value in column {name!r},", positive, values)
-    one = values.index(positive if positive is not None else _positive_of(values))
-    return (codes == one).astype(np.int64), (values[1 - one], values[one])
-
-
-def _positive_of(values: Sequence[str]) -> str:
-    affirmative = [value for value in values if value.strip().lower() in AFFIRMATIVE]
-    if len(affirmative) == 1:
-        return affirmative[0]
-    try:
-        return max(values, key=float)
-    except ValueError:
-        return max(values)
+    return binary_labels(f"Label column {name!r}", column, positive)
 
 
 def read_groups(
@@ -186,12 +166,6 @@ def refuse_copies(features: pd.DataFrame, sensitive: str, groups: IntArray) -> N
             raise InputError(
                 f"Column {name!r} is {sensitive!r} once more, row by row: leave it out of the features (--drop {name})."
             )
-
-
-def refuse_control(name: str, values: Sequence[str]) -> None:
-    """InputError where a name that will be shown holds a control character; it does not repeat the name."""
-    if any(unicodedata.category(letter) == "Cc" for value in values for letter in value):
-        raise InputError(f"{name} has a value with a control character (NUL, escape, tab, ...): clean the table.")
 
 
 def read_features(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:

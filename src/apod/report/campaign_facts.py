@@ -90,7 +90,7 @@ def _decided(campaign: Campaign, classifier: APODClassifier) -> dict[str, Any] |
         return None
     features = materials.features()
     held_out = features[rows] if isinstance(features, np.ndarray) else features.iloc[rows]
-    decided = [(head.decision_function(held_out) > 0).astype(int) for head in (classifier.at(0.0), classifier)]
+    decided = [(head.predict(held_out) == head.positive_).astype(int) for head in (classifier.at(0.0), classifier)]
     labels = materials.labels()[rows]
     nobody = np.full(len(rows), -1)
     names = ("accuracy", "balanced_accuracy")
