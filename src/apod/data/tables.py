@@ -317,9 +317,9 @@ COMPAS = TableDataset(
         sha256=frozenset({"7a4c6ca407343973cc6b277ff284152a94f82b3604191fe3f7b592da514bad32"}),
         home="https://github.com/propublica/compas-analysis (compas-scores-two-years.csv)",
         advice=(
-            "keep the rows with days_b_screening_arrest from -30 to 30, is_recid not -1, c_charge_degree not O and race "
-            "African-American or Caucasian (5278 rows), and the columns sex, age, race, juv_fel_count, juv_misd_count, "
-            "juv_other_count, priors_count, c_charge_degree, two_year_recid, as CSV with a header"
+            "keep the rows with days_b_screening_arrest from -30 to 30, is_recid not -1, c_charge_degree not O and "
+            "race African-American or Caucasian (5278 rows), and the columns sex, age, race, juv_fel_count, "
+            "juv_misd_count, juv_other_count, priors_count, c_charge_degree, two_year_recid, as CSV with a header"
         ),
     ),
     separator=",",
