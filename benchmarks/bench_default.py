@@ -90,7 +90,7 @@ def run_unit(task: str, seed: int, arms: Sequence[str], told: argparse.Namespace
         found = {name: {m: result[name][m] for m in (*MEASURES, "strength")} for name in ("vanilla", "selected")}
         file = kept(told, arm, task, seed)
         unfinished = file.with_suffix(".partial")
-        unfinished.write_text(json.dumps(found | {"rounds": path_of(result), "heads": heads_of(outcome)}))
+        unfinished.write_text(json.dumps(found | {"rounds": path_of(outcome), "heads": heads_of(outcome)}))
         unfinished.replace(file)
         before, after = (found[name]["gap"] for name in ("vanilla", "selected"))
         print(f"{task} {seed} {arm}: gap {before:.3f} to {after:.3f}", flush=True)
@@ -136,11 +136,10 @@ def heads_of(outcome: Outcome) -> list[Run]:
     return [last, *found]
 
 
-def path_of(result: Run) -> list[Run]:
+def path_of(outcome: Outcome) -> list[Run]:
     """After every answer: the head that would be chosen then, on the test part, and what was expected."""
     found = []
-    for entry in result["rounds"]:
-        estimate = entry["estimate"]
+    for entry, estimate in zip(outcome.result["rounds"], outcome.estimates, strict=True):
         if estimate is None:
             continue
         head = next(h for h in estimate["heads"] if h["strength"] == estimate["strength"])

@@ -65,13 +65,10 @@ def learnt(axes: Axes, outcome: Outcome) -> None:
 
 def known(axes: Axes, outcome: Outcome) -> None:
     """The gap of the head that would be chosen: expected with its interval, and as it is on the test part."""
-    rounds = [entry for entry in outcome.result["rounds"] if entry["estimate"] is not None]
-    answers = [entry["answered"] for entry in rounds]
-    heads = [
-        next(h for h in entry["estimate"]["heads"] if h["strength"] == entry["estimate"]["strength"])
-        for entry in rounds
-    ]
-    true = [entry["estimate"]["test"]["gap"] for entry in rounds]
+    answers = [entry["answered"] for entry in outcome.result["rounds"]]
+    estimates = [estimate for estimate in outcome.estimates if estimate is not None]
+    heads = [next(h for h in one["heads"] if h["strength"] == one["strength"]) for one in estimates]
+    true = [one["test"]["gap"] for one in estimates]
     low, high = zip(*(head["interval"] for head in heads), strict=True)
     axes.fill_between(answers, low, high, color=BLUE, alpha=0.2, lw=0, label="95 % credible interval")
     axes.plot(answers, [head["gap"] for head in heads], color=BLUE, label="expected by f_a's posterior")

@@ -131,7 +131,7 @@ def test_a_round_tells_of_the_head_that_would_be_chosen(
 
     plain = {"strength": 0.0, "accuracy": 0.8, "gap": 0.1, "validation_score": 1.0}
     other = {"strength": 0.7, "accuracy": 0.6, "gap": 0.2, "validation_score": 2.0}
-    estimate = {"strength": strength, "test": {"accuracy": 0.79, "gap": 0.05}, "outlook": None}
+    estimate = {"strength": strength, "test": {"accuracy": 0.79, "gap": 0.05}, "outlook": None, "withheld": None}
     entry = {"round": 3, "answered": 9, "curve": [plain, other], "estimate": estimate}
     TerminalListener().round(entry, [], 30)
     assert said in " ".join(capsys.readouterr().err.split())

@@ -369,4 +369,6 @@ def test_a_real_run_writes_only_documented_fields_and_a_whole_page(preset: str, 
         optional |= {path for path in documented() if path.startswith(("rounds[].estimate.", "outlook["))}
     else:  # typical people are not chosen by subgroup and distance
         optional |= {f"answers[].reason.{name}" for name in ("group", "centred_accuracy", "distance")}
+        # withheld while the posterior does not cover
+        optional |= {path for path in documented() if path.startswith(("rounds[].estimate.outlook.", "outlook["))}
     assert compulsory - optional <= set(paths(result))

@@ -325,8 +325,8 @@ def test_the_audit_changes_no_question_and_no_head(tmp_path: Path) -> None:
 
 
 def test_a_run_ends_where_the_rest_of_the_budget_is_not_worth_asking_for(people: Dataset, tmp_path: Path) -> None:
-    whole = run_experiment(people, AHEAD, seed=3, budget=30).result
-    gains = [entry["estimate"]["outlook"]["gain"] for entry in whole["rounds"]]
+    outcome = run_experiment(people, AHEAD, seed=3, budget=30)
+    whole, gains = outcome.result, [estimate["outlook"]["gain"] for estimate in outcome.estimates]
     most = max(gain for gain in gains if gain is not None)
     assert len(whole["answers"]) == 30
     least = most / 2
@@ -367,14 +367,45 @@ def test_a_head_of_an_earlier_round_can_be_chosen_is_what_is_reported_and_surviv
     assert comparable(resumed.result) == comparable(result)
 
 
-def test_the_outlook_begins_with_what_the_last_round_expects(people: Dataset) -> None:
+def test_numbers_of_a_posterior_that_does_not_cover_stand_nowhere_in_result_report_and_terminal(
+    people: Dataset, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from apod.cli.progress import TerminalListener
+
+    with TerminalListener() as listener:
+        outcome = run_experiment(people, AHEAD, seed=1, budget=BUDGET, listener=listener)
+    result = outcome.result
+    listener.summary(result, Path("report.html"))
+    assert result["outlook"] is None
+    assert result["outlook_withheld"].startswith("Withheld")
+    for entry, raw in zip(result["rounds"], outcome.estimates, strict=True):
+        shown = entry["estimate"]
+        assert shown["outlook"] is None
+        assert shown["withheld"] == result["outlook_withheld"]
+        assert all(head["gap"] is None and head["better"] is None for head in shown["heads"])
+        assert all(head["interval"] == [None, None] for head in shown["heads"])
+        assert {**shown, "heads": 0, "outlook": 0, "withheld": 0} == {**raw, "heads": 0, "outlook": 0, "withheld": 0}
+        assert all(head["gap"] is not None for head in raw["heads"]) or entry is result["rounds"][0]
+    said, page = capsys.readouterr().err, render_report(result)
+    for text in (said, page, json.dumps(result)):
+        assert "gap to expect is" not in text
+        assert "credible" not in text
+    assert "gap to expect" not in said
+    assert result["outlook_withheld"] in page
+
+
+def test_the_outlook_of_a_posterior_that_covers_begins_with_what_the_last_round_expects(
+    people: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("apod.method.proxy.LaplaceProxy.covers", True)
     result = run_experiment(people, AHEAD, seed=1, budget=BUDGET).result
     estimate, now = result["rounds"][-1]["estimate"], result["outlook"][0]
     head = next(one for one in estimate["heads"] if one["strength"] == estimate["strength"])
     assert now == {
         "answers": BUDGET, "gap": head["gap"], "interval": head["interval"], "strength": estimate["strength"],
     }  # fmt: skip
-    assert "What more answers would bring" in render_report(result)
+    assert result["outlook_withheld"] is None
+    assert "the gap to expect is" in render_report(result)
     result["outlook"] = None
     assert "What more answers would bring" not in render_report(result)
 

@@ -7,13 +7,14 @@ import pytest
 from sklearn.decomposition import PCA
 
 from apod.campaign import Campaign
-from apod.campaign.achieved import thinned
+from apod.campaign.achieved import measured, thinned
 from apod.campaign.measuring import gap_interval, plane
 from apod.errors import InputError
 from apod.fairness.metrics import METRICS, group_counts, soft_group_counts
 from apod.method.answers import Answers
-from apod.method.expected import Expected, gain
 from apod.randomness import generator
+from apod.report.campaign import render_campaign
+from apod.report.campaign_facts import campaign_facts
 from apod.testing.contract import GROUPS, Place, Workshop, answer_all
 
 
@@ -167,9 +168,7 @@ def test_a_campaign_pauses_by_itself_once_and_goes_on_when_told(tmp_path, monkey
         asked = campaign.status().answered
         assert 0 < asked < 24
         assert campaign.status().paused_because == "least gain"
-        now, *later = (Expected.from_dict(entry) for entry in campaign.outlook())
-        assert now.answers == asked
-        assert gain(now, next(entry for entry in later if entry.answers == 24)) >= 0
+        assert campaign.outlook() is None  # it pauses by what it does not show
         campaign.pause(False)
         assert campaign.status().paused_because is None
         answer_all(campaign)
@@ -191,11 +190,26 @@ def test_a_least_gain_that_could_not_be_told_is_refused(tmp_path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_the_outlook_of_a_campaign_is_that_of_its_heads_on_the_pool(real: Campaign) -> None:
-    outlook = real.history()[-1].outcome["outlook"]
+def test_the_gap_to_expect_of_a_posterior_that_does_not_cover_is_shown_nowhere(real: Campaign) -> None:
+    for one in real.history():
+        assert one.outcome["outlook"] is None
+        assert one.outcome["outlook_withheld"].startswith("Withheld")
+    assert real.outlook() is None
+    assert real.outlook_shown()["outlook_withheld"].startswith("Withheld")
+    facts = campaign_facts(real)
+    assert facts["outlook"] is None
+    page = render_campaign(facts)
+    assert "gap to expect is" not in page
+    assert facts["outlook_withheld"] in page
+
+
+def test_the_outlook_of_a_campaign_is_that_of_its_heads_on_the_pool(real: Campaign, monkeypatch) -> None:
+    monkeypatch.setattr("apod.method.proxy.LaplaceProxy.covers", True)
+    collected = real.refitter.snapshot().collected
+    engine, model = real.engine(), real.refitter.load(real.refitter.snapshot())
+    found = measured(real.materials, engine, model, collected, collected.weigh())
+    outlook = found["outlook"]
     assert [entry["answers"] for entry in outlook] == [12, 15, 18, 24, 36, 48]
-    engine = real.engine()
-    model = real.refitter.load(real.refitter.snapshot())
     mitigation = engine._restored(model)  # type: ignore[attr-defined]
     head = mitigation.strengths.tolist().index(outlook[0]["strength"])
     predicted = (mitigation.heads.margins(mitigation.pool.embeddings) > 0).numpy()[head]

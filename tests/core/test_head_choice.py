@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from apod import head_choice
 from apod.fairness.counts import soft_group_counts
 from apod.fairness.metrics import METRICS
 from apod.heads.bank import HeadBank
+from apod.method import posterior_choice as head_choice
 from apod.method.pool import Pool
 from apod.method.posterior_choice import RoundHeads, best_rounds, choose_head, clear_direction, posterior_gaps
 from apod.method.score_choice import RoundScores
@@ -137,7 +137,7 @@ def test_an_unclear_direction_leaves_the_plain_head(monkeypatch: pytest.MonkeyPa
     assert any(choice.head for choice in chosen[:8])
     for choice in chosen[8:]:
         assert choice.head == 0
-        assert "not clear which group" in choice.reason
+        assert "clearly enough which group" in choice.reason
 
 
 def test_of_very_many_rounds_evenly_spaced_ones_stay_and_the_last(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from apod.campaign.audit import moment
 from apod.campaign.engine import Auditable, Engine, GroupAnswer, Measuring, Model
 from apod.campaign.events import canonical
 from apod.campaign.materials import Materials
-from apod.method.expected import Expected
+from apod.method.expected import WITHHELD, Expected
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +85,14 @@ def read_history(connection: Connection, campaign: int, most: int) -> list[Achie
     seqs = list(connection.execute(select(table.c.seq).where(mine).order_by(table.c.seq)).scalars())
     chosen = [seqs[place] for place in thinned(count, most)]
     rows = connection.execute(select(table).where(mine, table.c.seq.in_(chosen)).order_by(table.c.seq))
-    return [Achieved(row.answers, moment(row.at), row.seq, json.loads(row.outcome)) for row in rows]
+    return [Achieved(row.answers, moment(row.at), row.seq, _shown(json.loads(row.outcome))) for row in rows]
+
+
+def _shown(outcome: dict[str, Any]) -> dict[str, Any]:
+    """An outcome as people see it: a gap to expect only where the posterior says that its intervals cover."""
+    if outcome.pop("outlook_covers", False):
+        return outcome | {"outlook_withheld": None}
+    return outcome | {"outlook": None, "outlook_withheld": WITHHELD}
 
 
 def thinned(count: int, most: int) -> list[int]:

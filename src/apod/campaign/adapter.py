@@ -201,8 +201,14 @@ class MitigationEngine:
         engine.answers[0] = told
         with self._distances.to(dict.fromkeys(told.rows)) as engine.coverage[0]:
             found = measure(engine, self._names)
-        people = round(people_left(self._materials.settings, self._budget))
-        return found | {"outlook": outlook(engine, people) if self.settings.looks_ahead else None}
+        return found | self._outlook(engine)
+
+    def _outlook(self, engine: Mitigation) -> dict[str, Any]:
+        """The gap to expect, where somebody may see it or a pause rests on it, and whether it may be shown."""
+        rules, covers = self._materials.settings, engine.posterior_covers
+        wanted = self.settings.looks_ahead and (covers or rules.least_gain > 0)
+        people = round(people_left(rules, self._budget))
+        return {"outlook": outlook(engine, people) if wanted else None, "outlook_covers": covers}
 
     def _everybody(self) -> npt.NDArray[np.float32]:
         """Embeddings of all rows of the campaign, those held out included, in its own order."""

@@ -79,9 +79,15 @@ class Owning(Session):
         return None if bound is None else float(bound["strength"])
 
     def outlook(self) -> list[dict[str, Any]] | None:
-        """The gap to expect by the latest model, now and after more answers; None where nothing tells."""
+        """The gap to expect by the latest model, now and after more answers; None where nothing covers."""
+        found: list[dict[str, Any]] | None = self.outlook_shown()["outlook"]
+        return found
+
+    def outlook_shown(self) -> dict[str, Any]:
+        """The outlook, and why it is withheld where it is."""
         found = self.history(1)
-        return found[-1].outcome.get("outlook") if found else None
+        names = ("outlook", "outlook_withheld")
+        return {name: found[-1].outcome[name] if found else None for name in names}
 
     def history(self, most: int = 200) -> list[Achieved]:
         """What the models achieved one after the other, the oldest first; evenly thinned where there are many."""

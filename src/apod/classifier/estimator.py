@@ -66,9 +66,9 @@ class APODClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         embeddings.
     head_choice : {"posterior", "score"}
         How the operating point is chosen on the validation part, where groups are guessed from the answers.
-        "posterior": the smallest expected gap among the strengths that cost next to no accuracy, or strength 0 where
-        the answers do not make it credible that a penalty narrows the gap; only the proxy "laplace" has a posterior,
-        with others the score decides. "score": the best accuracy + fairness.
+        "posterior": the smallest expected gap among the strengths that lose at most .0075 of accuracy, or strength 0
+        where the answers do not make it credible that a penalty narrows the gap; only the proxy "laplace" has a
+        posterior, with others the score decides. "score": the best accuracy + fairness.
     body : {"contrastive", "cross_entropy", "precomputed"} or torch.nn.Module, default="contrastive"
         What makes the embeddings: a perceptron layer pre-trained on the encoded table, without labels or with them;
         nothing, because X already holds embeddings, which are standardised as `apod run` and campaigns do; or your

@@ -40,7 +40,9 @@ def new(
         0.2, help="Share of the questions kept for measuring, about people drawn at random; 0: no audit."
     ),
     least_gain: float = typer.Option(
-        0.0, help="Pause once the rest of the budget is expected to narrow the gap by less, e.g. 0.01; 0: never."
+        0.0,
+        help="Experimental: pause once the rest of the budget is expected to narrow the gap by less, e.g. 0.01; 0: "
+        "never. The expectation is known to be too optimistic.",
     ),
     image_column: str | None = typer.Option(None, help="Column with the path of each person's picture."),
     image_root: Path | None = typer.Option(None, help="Folder the pictures lie under (default: the table's)."),
@@ -274,7 +276,7 @@ def status(
     with opened_campaign(url, campaign, files) as opened:
         found = asdict(opened.status())
         found["audit"] = latest_audit(opened) if found["by_purpose"].get("audit") else None
-        found["outlook"] = opened.outlook()
+        found |= opened.outlook_shown()
         if annotators:
             found["by_annotator"] = [asdict(report) for report in opened.annotators()]
     if as_json:

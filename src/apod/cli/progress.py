@@ -140,7 +140,7 @@ def _leading(entry: dict[str, Any]) -> str:
 def _ahead(entry: dict[str, Any]) -> str:
     """The gap to expect of the head that would be chosen now, and once the budget is spent."""
     estimate = entry["estimate"]
-    if estimate is None or estimate["outlook"] is None:
+    if estimate is None or estimate["withheld"] or estimate["outlook"] is None:
         return ""
     now = expected_so_far([entry])[0]
     return f"  gap to expect {_show(now['gap'])}, at the end {_show(estimate['outlook']['gap'])}"

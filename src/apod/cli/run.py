@@ -53,7 +53,9 @@ def run(
     ask_strength: float | None = typer.Option(None, help="The strength whose head asks the questions."),
     batch: int | None = typer.Option(None, help="Questions per round."),
     least_gain: float | None = typer.Option(
-        None, help="Stop asking once the rest of the budget is expected to narrow the gap by less, e.g. 0.01."
+        None,
+        help="Experimental: stop asking once the rest of the budget is expected to narrow the gap by less, e.g. 0.01. "
+        "The expectation is known to be too optimistic.",
     ),
     body: str | None = typer.Option(
         None, help="The body: contrastive, cross_entropy, or precomputed (columns are embeddings)."

@@ -126,6 +126,11 @@ class Mitigation:
         self.round = 0
         self._information: tuple[int, npt.NDArray[np.float64]] | None = None  # of one answer, and in which round
 
+    @property
+    def posterior_covers(self) -> bool:
+        """Whether what the posterior of f_a says of a gap may be shown: its intervals are known to cover."""
+        return isinstance(self.proxy, LaplaceProxy) and self.proxy.covers
+
     def refit(self) -> None:
         """One round of training: f_a on S, then POD on S, both continued from the last round."""
         self.proxy.fit(self.pool.seen, self.answers)

@@ -7,6 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+WITHHELD = (
+    "Withheld: this posterior is known to be too sure. On tables with recorded groups the gap lies above its 95 % "
+    "intervals far too often, so neither they nor the expected gaps are shown."
+)
+"""Said wherever a gap to expect would stand, while no posterior covers (`Proxy.covers`)."""
+
 
 @dataclass(frozen=True)
 class Expected:

@@ -1,9 +1,9 @@
 """Which head to keep, by the posterior of f_a on the validation part, and only where the evidence is good.
 
-Among the heads of all rounds that cost next to no accuracy, the one with the smallest gap in expectation over the
-posterior as it is now, if it is credibly below that of the unpenalised head, and if it is clear whom that one favours.
-First a round for every strength, then the strength. Otherwise the unpenalised head stays, as it is after the last
-round: thin evidence must not do harm.
+Among the heads of all rounds that lose at most `MOST_ACCURACY` and `MOST_BALANCED`, the one with the smallest gap in
+expectation over the posterior as it is now, if it is credibly below that of the unpenalised head, and if it is clear
+whom that one favours. First a round for every strength, then the strength. Otherwise the unpenalised head stays, as
+it is after the last round: thin evidence must not do harm.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from apod.method.score_choice import BestHeads, FloatArray, RoundScores
 SURE = 0.6  # probability of a smaller gap asked for before a penalised head replaces the unpenalised one
 CLEAR = 0.8  # probability asked for that the unpenalised head favours the group it seems to
 MOST_ACCURACY, MOST_BALANCED = 0.0075, 0.0125  # what a head may cost on the validation part
+KEPT = "Base model kept"
 MOST_ROUNDS = 64  # of which heads are kept: more are thinned to every second, every fourth, ...
 
 
@@ -207,28 +208,27 @@ def _decide(
     """The chosen head, and why in one sentence."""
     penalised = (strengths > 0) & np.isfinite(expected)
     if not penalised.any():
-        return plain, "The head stays as it was: no gap could be estimated yet."
+        return plain, f"{KEPT}: no gap could be estimated yet."
     penalised &= clear >= CLEAR
     if not penalised.any():
         return plain, (
-            "The head stays as it was: it is not clear which group is at a disadvantage (probability "
-            f"{clear.max():.2f}, {CLEAR:.2f} is asked for). More answers may settle it."
+            f"{KEPT}: the answers do not say clearly enough which group is at a disadvantage (a probability of "
+            f"{CLEAR:g} is required). More answers may."
         )
     sure = penalised & (better >= SURE)
     if not sure.any():
-        most = int(np.flatnonzero(penalised)[better[penalised].argmax()])
         return plain, (
-            "The head stays as it was: the evidence for a gap that a penalty would narrow is thin (probability "
-            f"{better[most]:.2f} at best, {SURE:.2f} is asked for). More answers may settle it."
+            f"{KEPT}: there is too little evidence for a gap that a penalty would narrow (a probability of {SURE:g} is "
+            "required). More answers may bring it."
         )
     if not (sure & cheap).any():
         return plain, (
-            "The head stays as it was: every penalty that would narrow the gap costs more than "
+            f"{KEPT}: on the rows it was chosen on, every penalty that would narrow the gap loses more than "
             f"{100 * MOST_ACCURACY:g} points of accuracy or {100 * MOST_BALANCED:g} of balanced accuracy."
         )
     head = int(np.where(sure & cheap, expected, np.inf).argmin())
     return head, (
-        f"Strength {strengths[head]:g} has the smallest expected gap among the heads that cost next to no accuracy "
-        f"({expected[head]:.3f}, without a penalty {expected[plain]:.3f}); it is below that of the unpenalised head "
-        f"with probability {better[head]:.2f}."
+        f"Strength {strengths[head]:g} has the smallest gap by the proxy's posterior among the heads that lose at most "
+        f"{100 * MOST_ACCURACY:g} points of accuracy and {100 * MOST_BALANCED:g} of balanced accuracy, on the rows it "
+        "was chosen on."
     )

@@ -185,6 +185,10 @@ class LaplaceProxy(LogisticProxy):
     The penalty of the fit is scaled by the width, so that it means the same for few and many columns.
     """
 
+    covers = False
+    """Whether 95 % intervals from `draws` contain the truth as often as they say. While they do not, they may choose
+    and stop, but are shown to nobody (`apod.method.expected.WITHHELD`)."""
+
     def __init__(
         self,
         trajectories: int,

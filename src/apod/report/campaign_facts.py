@@ -47,7 +47,7 @@ def campaign_facts(campaign: Campaign) -> dict[str, Any]:
         "warnings": warned,
         "audit": found.to_dict() if found is not None else None,
         "no_audit": None if found is not None else NOBODY_YET if rules.audit_share else NOT_RESERVED,
-        "outlook": campaign.outlook(),
+        **campaign.outlook_shown(),
         "expected": [outlook[0] for one in campaign.history() if (outlook := one.outcome.get("outlook"))],
         "held_out_decisions": _decided(campaign, classifier) if classifier is not None else None,
         "questions": _questions(campaign),

@@ -53,6 +53,7 @@ class Outcome:
     selected: int  # the head that head selection chose
     settings: Settings
     heads: BestHeads  # what `kept` was chosen from
+    estimates: list[dict[str, Any] | None]  # of every round by the posterior, those that result.json withholds too
 
 
 class Stopwatch:
@@ -225,6 +226,7 @@ def _finish(
         "selected": entries[selected],
         "selected_because": reason,
         "outlook": recorder.outlook(),
+        "outlook_withheld": recorder.withheld(),
         "differences": record.differences(prepared, predicted[0], predicted[1], facts["seed"]),
         "changes": record.changes(prepared, predicted[0], predicted[1]),
         "rounds": recorder.rounds,
@@ -233,7 +235,7 @@ def _finish(
         "bound": recorder.bounds[trajectory],
         "timing": watch.report(),
     }
-    return Outcome(result, prepared, mitigation, kept, selected, settings, recorder.best)
+    return Outcome(result, prepared, mitigation, kept, selected, settings, recorder.best, recorder.estimates)
 
 
 def _sizes(dataset: Dataset, settings: Settings, n_train: int) -> dict[str, Any]:

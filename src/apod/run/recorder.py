@@ -6,7 +6,7 @@ from typing import Any
 
 from apod.heads.bank import HeadBank
 from apod.method.algorithm1 import Mitigation
-from apod.method.expected import gain, is_enough
+from apod.method.expected import WITHHELD, gain, is_enough
 from apod.method.outlook import answered, as_expected, expected_gap, look_ahead
 from apod.method.posterior_choice import HeadChoice, RoundHeads
 from apod.method.prepare import Prepared
@@ -27,6 +27,7 @@ class Recorder:
         self._posterior = settings.by_posterior
         self.best = RoundHeads(mitigation.heads) if self._posterior else BestHeads(mitigation.heads)
         self.rounds: list[dict[str, Any]] = []
+        self.estimates: list[dict[str, Any] | None] = []  # of every round, as the posterior has them, shown or not
         self.answers: list[list[dict[str, Any]]] = [[] for _ in mitigation.plan.trajectories]
         self.bounds: list[list[dict[str, Any]]] = [[] for _ in mitigation.plan.trajectories]
         self.scores: list[dict[str, list[float | None]]] = []
@@ -48,6 +49,7 @@ class Recorder:
         if self.rounds:
             self.rounds[-1]["asked"] = [entry["row"] for entry in entries]
         curve = record.curve(self._prepared, mitigation, scores)
+        self.estimates.append(self._estimate([*(entry["curve"] for entry in self.rounds), curve]))
         self.rounds.append(
             {
                 "round": mitigation.round - 1,
@@ -59,7 +61,7 @@ class Recorder:
                     [dataset.group_names[group], dataset.label_names[label]]
                     for group, label in mitigation.empty_cells()[0]
                 ],
-                "estimate": self._estimate([*(entry["curve"] for entry in self.rounds), curve]),
+                "estimate": self._shown(self.estimates[-1]),
                 "asked": [],
             }
         )
@@ -90,6 +92,14 @@ class Recorder:
             "outlook": self._at_the_end(choice),
         }
 
+    def _shown(self, estimate: dict[str, Any] | None) -> dict[str, Any] | None:
+        """An estimate as it stands in result.json: without numbers that are known not to cover."""
+        if estimate is None or self._mitigation.posterior_covers:
+            return estimate and {**estimate, "withheld": None}
+        unknown = {"gap": None, "interval": [None, None], "better": None}
+        heads = [head | unknown for head in estimate["heads"]]
+        return {**estimate, "heads": heads, "outlook": None, "withheld": WITHHELD}
+
     def _at_the_end(self, choice: HeadChoice) -> dict[str, Any] | None:
         """The gap to expect once the budget is spent, and what that gains over the gap to expect now."""
         if not self._settings.looks_ahead:
@@ -102,11 +112,17 @@ class Recorder:
         """Whether the rest of the budget is no longer worth asking for."""
         if not self._settings.least_gain or not self.rounds:
             return False
-        return is_enough(self.rounds[-1]["estimate"]["outlook"]["gain"], self._settings.least_gain)
+        estimate = self.estimates[-1]
+        gained = None if estimate is None else estimate["outlook"]["gain"]
+        return is_enough(gained, self._settings.least_gain)
+
+    def withheld(self) -> str | None:
+        """Why no gap to expect is shown although there is a posterior; None where it is, or where there is none."""
+        return WITHHELD if self._settings.looks_ahead and not self._mitigation.posterior_covers else None
 
     def outlook(self) -> list[dict[str, Any]] | None:
-        """The gap to expect now and with more answers; None where no posterior tells."""
-        if not self._settings.looks_ahead:
+        """The gap to expect now and with more answers; None where no posterior that covers tells."""
+        if not self._settings.looks_ahead or self.withheld():
             return None
         return [expected.to_dict() for expected in look_ahead(self._mitigation, self._kept())]
 
@@ -147,9 +163,9 @@ class Recorder:
 
     def to_dict(self) -> dict[str, Any]:
         """What a checkpoint needs to go on recording."""
-        return {"rounds": self.rounds, "answers": self.answers, "bounds": self.bounds, "scores": self.scores}
+        return {name: getattr(self, name) for name in ("rounds", "estimates", "answers", "bounds", "scores")}
 
     def restore(self, saved: dict[str, Any]) -> None:
         """Go on from a checkpoint."""
-        self.rounds, self.answers = saved["rounds"], saved["answers"]
+        self.rounds, self.estimates, self.answers = saved["rounds"], saved["estimates"], saved["answers"]
         self.bounds, self.scores = saved["bounds"], saved["scores"]

@@ -132,6 +132,7 @@ def _outcome(item: Achieved, full: bool) -> dict[str, Any]:
         outcome.pop("rates", None)
         outcome.pop("note", None)
         outcome.pop("outlook", None)
+        outcome.pop("outlook_withheld", None)
         if outcome.get("audit") is not None:
             outcome["audit"] = {name: value for name, value in outcome["audit"].items() if name != "notes"}
         if outcome.get("bound") is not None:
