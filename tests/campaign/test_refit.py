@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -13,10 +14,11 @@ import pytest
 import standin
 
 from apod.campaign import Campaign, GroupAnswer
+from apod.campaign.engine import engine_name
 from apod.campaign.events import canonical
 from apod.campaign.files import state_hash
-from apod.campaign.worker import engine_name
 from apod.errors import InputError
+from apod.processes import Worker
 from apod.testing.contract import GROUPS, Workshop, answer_all, group_of
 
 
@@ -101,7 +103,7 @@ def test_a_lost_model_file_of_a_dead_process_is_swept(on_sqlite: Workshop) -> No
 def test_a_process_of_its_own_refits_niced_on_one_thread_and_is_replaced_when_it_dies(
     on_sqlite: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("apod.campaign.worker.RESTART_SECONDS", 0.0)
+    monkeypatch.setattr("apod.campaign.session.Worker", partial(Worker, restart_seconds=0.0))
     on_sqlite.create(budget=40)
     campaign = on_sqlite.open(refit="process")
     for _ in range(6):

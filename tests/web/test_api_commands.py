@@ -9,16 +9,19 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
 from typer.testing import CliRunner
-from web_people import make_campaign
+from web_people import GROUPS, make_campaign
 
+import hostile
 from apod.cli import build_app
 from apod.web.server import listen
 from apod.web.settings import ServeSettings
@@ -33,10 +36,13 @@ def database(tmp_path: Path) -> Path:
 
 
 @contextmanager
-def serving(database: Path, *options: str) -> Iterator[tuple[str, str, subprocess.Popen[str]]]:
+def serving(
+    database: Path, *options: str, command: tuple[str, ...] = (sys.executable, "-m", "apod")
+) -> Iterator[tuple[str, str, subprocess.Popen[str]]]:
     """A server of its own process: its address, the owner's token, and the process."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "apod", "serve", str(database), "--port", "0", *options],
+        [*command, "serve", str(database), "--port", "0", *options],
+        cwd=database.parent,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -73,6 +79,32 @@ def test_serve_prints_a_link_serves_and_ends_quietly(database: Path) -> None:
         assert process.returncode == 0, err
         assert "Traceback" not in err
         assert token not in out + err
+
+
+def test_a_server_and_its_children_import_nothing_from_the_current_folder(database: Path) -> None:
+    hostile.fill(database.parent)
+    with serving(database, command=(hostile.APOD,)) as (origin, token, process):
+        headers = {"X-Apod": "1"}
+        with httpx2.Client(base_url=f"{origin}/api/v1", headers=headers, timeout=60) as client:
+            client.post("/session", json={"token": token})
+            for number in range(4):
+                case = until(lambda: client.post("/turn", json={}).json().get("questions"))[0]
+                client.post(f"/questions/{case['id']}/answer", json={"answer": GROUPS[number % 2], "key": str(number)})
+            until(lambda: client.get("/dashboard").json()["history"])  # the process that refits has done so
+            client.post("/downloads/classifier", json={})
+            until(lambda: client.get("/downloads/classifier").json()["state"] == "ready")
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=30)
+    assert hostile.ran(database.parent) == []
+
+
+def until(look: Callable[[], Any], seconds: float = 120) -> Any:
+    """What a look finds, once it finds something."""
+    deadline = time.monotonic() + seconds
+    while not (found := look()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return found
 
 
 def test_a_host_that_others_reach_is_warned_about(database: Path) -> None:

@@ -26,6 +26,7 @@ from apod.data import Dataset
 from apod.errors import InputError
 from apod.method.pod import Training
 from apod.method.settings import PRESETS, Settings, answers_allowed
+from apod.processes import safe_children
 
 TABLES = ("adult", "meps", "loan", "german", "bank")
 """The datasets that are tables; the CelebA tasks need pictures."""
@@ -99,7 +100,8 @@ def run_bench(
     del sources  # the workers load their own
     try:
         tasks = (delayed(run_unit)(plan, folder, *piece, os.getpid()) for piece in _pieces(missing, processes))
-        Parallel(n_jobs=processes, batch_size=1, backend=backend)(tasks)
+        with safe_children():
+            Parallel(n_jobs=processes, batch_size=1, backend=backend)(tasks)
     finally:
         stop()
     store.combine()

@@ -17,12 +17,16 @@ Invariants an engine keeps (`apod.testing.EngineContract` checks them):
 
 from __future__ import annotations
 
+import importlib
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import numpy.typing as npt
+
+from apod.errors import InputError
 
 if TYPE_CHECKING:
     from apod.campaign.materials import Materials
@@ -118,3 +122,24 @@ class Auditable(Protocol):
 
 
 EngineFactory = Callable[["Materials"], Engine]
+
+
+def engine_name(factory: EngineFactory) -> str:
+    """How another process finds the same factory."""
+    module, name = getattr(factory, "__module__", ""), getattr(factory, "__qualname__", "")
+    if not module or module == "__main__" or not name.isidentifier():
+        raise InputError("refit='process' needs an engine factory that can be imported: a function of a module.")
+    return f"{module}:{name}"
+
+
+def engine_folders(name: str) -> list[str]:
+    """Where another process looks for a factory's module, beyond its own search path: nowhere for one of ours."""
+    return [] if name.startswith("apod.") else [folder for folder in sys.path if folder]
+
+
+def find_engine(name: str, folders: Sequence[str]) -> EngineFactory:
+    """The factory that another process named. Its folders come last: they hide no module that is found without them."""
+    sys.path += [folder for folder in folders if folder not in sys.path]
+    module, _, attribute = name.partition(":")
+    factory: EngineFactory = getattr(importlib.import_module(module), attribute)
+    return factory

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import threading
 import time
 import uuid
@@ -34,6 +33,7 @@ from apod.campaign.outlook import spent_enough
 from apod.campaign.reserve import Progress, audit_proposals, mix, progress
 from apod.campaign.state import LEAST_GAIN, State
 from apod.errors import CheckpointError
+from apod.processes import be_nice
 
 log = logging.getLogger(__name__)
 RETRY_SECONDS = 60.0
@@ -383,12 +383,6 @@ class Background:
             if not busy:
                 wake.wait(self._poll)
                 wake.clear()
-
-
-def be_nice(by: int = 10) -> None:
-    """Lower the priority of this thread (Linux) so that people are served first."""
-    if hasattr(os, "setpriority") and os.uname().sysname == "Linux":
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), by)
 
 
 def _drop_old_models(desk: Desk) -> None:

@@ -5,31 +5,22 @@ The first line of standard input is the job as JSON; every further line says tha
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import sys
 from typing import IO
 
 from apod.campaign.campaign import Campaign
-from apod.campaign.engine import EngineFactory
-from apod.campaign.refit import Background, be_nice
-
-
-def find_engine(name: str) -> EngineFactory:
-    """The factory another process named."""
-    module, _, attribute = name.partition(":")
-    factory: EngineFactory = getattr(importlib.import_module(module), attribute)
-    return factory
+from apod.campaign.engine import find_engine
+from apod.campaign.refit import Background
+from apod.processes import be_nice
 
 
 def main(stdin: IO[str]) -> None:
     """Refit the campaign named in the first line until standard input closes."""
     job = json.loads(stdin.readline())
-    sys.path[:0] = [folder for folder in job["path"] if folder not in sys.path]
-    campaign = Campaign.open(
-        job["url"], job["name"], files=job["files"], engine=find_engine(job["engine"]), refit="demand"
-    )
+    engine = find_engine(job["engine"], job["path"])
+    campaign = Campaign.open(job["url"], job["name"], files=job["files"], engine=engine, refit="demand")
     campaign.refitter.ahead = None
     background = Background(campaign.refitter)
 

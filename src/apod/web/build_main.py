@@ -8,20 +8,19 @@ from pathlib import Path
 from typing import IO
 
 from apod.campaign import Campaign
-from apod.campaign.refit import be_nice
-from apod.campaign.refit_main import find_engine
+from apod.campaign.engine import find_engine
 from apod.errors import ApodError
 from apod.files import write_private
+from apod.processes import be_nice
 from apod.web.building import REFUSED
 
 
 def main(stdin: IO[str], stdout: IO[str]) -> int:
     """Build what is asked for; the exit status."""
     job = json.loads(stdin.readline())
-    sys.path[:0] = [folder for folder in job["path"] if folder not in sys.path]
     be_nice()
     try:
-        engine = find_engine(job["engine"])
+        engine = find_engine(job["engine"], job["path"])
         with Campaign.open(job["url"], job["name"], files=job["files"], engine=engine, refit="demand") as campaign:
             build(campaign, job["what"], Path(job["out"]))
     except ApodError as error:

@@ -1,16 +1,13 @@
 """Downloads that have to be computed: each in a niced process of its own, so that no request waits for it.
 
-The child is `python -m apod.web.build_main`; its job goes through standard input, as for refits.
+The child is `apod.web.build_main`; its job goes through standard input, as for refits.
 """
 
 from __future__ import annotations
 
-import json
 import logging
-import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Callable
@@ -19,7 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from apod.campaign import Campaign
-from apod.campaign.worker import ONE_THREAD
+from apod.processes import as_line, start
 
 log = logging.getLogger(__name__)
 
@@ -90,16 +87,10 @@ class Builds:
 
     def _run(self, job: dict[str, object]) -> str | None:
         """Run a job; None, or a sentence why nothing came of it."""
-        process = subprocess.Popen(
-            [sys.executable, "-m", "apod.web.build_main"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env={**os.environ, **dict.fromkeys(ONE_THREAD, "1")},
-        )
+        process = start("apod.web.build_main", output=subprocess.PIPE, errors=subprocess.DEVNULL)
         with self._lock:
             self._running.append(process)
-        said, _ = process.communicate(json.dumps(job).encode())
+        said, _ = process.communicate(as_line(job))
         with self._lock:
             self._running.remove(process)
         if process.returncode == 0:

@@ -7,11 +7,12 @@ import logging
 import socket
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from typing import Any
 
 from apod.errors import ClusterError, InputError
+from apod.processes import safe_children
 
 REACH_SECONDS = 5.0
 LOCAL = "local"
@@ -46,7 +47,8 @@ def connect(address: str | None) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Ray's about itself: nothing a user of this package can act on
         try:
-            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **_starting(address))
+            with safe_children():
+                ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **_starting(address))
         except (ConnectionError, OSError, RuntimeError, ValueError) as error:
             raise ClusterError(f"No Ray cluster answers at {address}: {_first_line(error)}") from None
     return ray
@@ -69,8 +71,17 @@ def connected(address: str | None) -> Iterator[Any]:
                 ray.shutdown()
 
 
+class _NoFolders(list[str]):
+    """Search folders that Ray's workers get from this process: not the current one, which Ray would put first."""
+
+    def extend(self, folders: Iterable[str]) -> None:
+        """Take none of them."""
+
+
 def _starting(address: str) -> dict[str, Any]:
-    return {"include_dashboard": False} if address == LOCAL else {}
+    config = importlib.import_module("ray.job_config").JobConfig()
+    config._py_driver_sys_path = _NoFolders()
+    return {"job_config": config} | ({"include_dashboard": False} if address == LOCAL else {})
 
 
 def _reach(address: str) -> None:
