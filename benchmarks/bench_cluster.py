@@ -23,9 +23,9 @@ from typing import Any
 
 import numpy as np
 
-from apod.data.parts import open_parts
+from apod.data.arrays import open_parts
 from apod.maxmin import Coverage
-from apod.maxmin.ray import ClusterPool
+from apod.maxmin.ray_pool import RayShards
 from bench_coverage import clustered
 
 NODES = 3
@@ -35,7 +35,7 @@ def measure(path: Path, rounds: int) -> dict[str, Any]:
     matrix = np.load(path, mmap_mode="r")
     mask = np.random.default_rng(1).random(len(matrix)) < 0.3
     start = time.perf_counter()
-    with ClusterPool(open_parts(path, NODES), threads=1) as pool:
+    with RayShards(open_parts(path, NODES), threads=1) as pool:
         found: dict[str, Any] = {"rows": len(matrix), "opening_seconds": round(time.perf_counter() - start, 2)}
         here, there = Coverage(matrix), pool.coverage()
         times, same = [], True
@@ -51,7 +51,7 @@ def measure(path: Path, rounds: int) -> dict[str, Any]:
         found["same_picks"] = same and there.farthest(k=50) == here.farthest(k=50)
         import ray
 
-        ray.kill(pool._handles[1].actor)
+        ray.kill(pool.remote[1].actor)
         start = time.perf_counter()
         found["same_picks"] &= there.farthest(mask) == here.farthest(mask)
         found["rebuilding_seconds"] = round(time.perf_counter() - start, 2)

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from apod.campaign import Campaign
-from apod.data.large import steps_per_round
+from apod.data.blocks import steps_per_round
 from bench_coverage import Memory
 
 STEP = 100_000

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from apod.campaign.distances import Distances
-from apod.data import large
+from apod.data import blocks
 from apod.maxmin import Coverage
 
 
 @pytest.mark.parametrize("limit", [10, 10**6])
 def test_distances_are_to_exactly_the_answers_that_stand(tmp_path, monkeypatch, limit):
-    monkeypatch.setattr(large, "LARGE", limit)
+    monkeypatch.setattr(blocks, "LARGE", limit)
     matrix = np.random.default_rng(0).standard_normal((500, 4)).astype(np.float32)
     kept = Distances(matrix, tmp_path / "state")
     for rows in ([3, 4], [3, 4, 9], [4, 9], [], [100]):
@@ -21,7 +21,7 @@ def test_distances_are_to_exactly_the_answers_that_stand(tmp_path, monkeypatch, 
 
 
 def test_another_process_reads_no_matrix_for_what_is_on_file(tmp_path, monkeypatch):
-    monkeypatch.setattr(large, "LARGE", 10)
+    monkeypatch.setattr(blocks, "LARGE", 10)
     matrix = np.random.default_rng(0).standard_normal((500, 4)).astype(np.float32)
     with Distances(matrix, tmp_path / "state").to([3, 4]):
         pass

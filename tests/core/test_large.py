@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from apod.data import TableEncoder, large
-from apod.errors import InputError
+from apod.data import blocks
 from apod.heads.schedule import Schedule
 from apod.method.algorithm1 import Mitigation, Plan
 from apod.method.answers import Answers
@@ -22,9 +21,9 @@ ROWS, WIDTH = 30_000, 6
 @pytest.fixture
 def small_limits(monkeypatch):
     """Everything is large; blocks end where forward passes do."""
-    monkeypatch.setattr(large, "LARGE", 1000)
-    monkeypatch.setattr(large, "ROUND_STEPS", 20)
-    monkeypatch.setattr(large, "BLOCK", 8192)
+    monkeypatch.setattr(blocks, "LARGE", 1000)
+    monkeypatch.setattr(blocks, "ROUND_STEPS", 20)
+    monkeypatch.setattr(blocks, "BLOCK", 8192)
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +39,7 @@ def mapped(matrix, tmp_path):
 
 def pool_of(embeddings) -> Pool:
     labels = torch.from_numpy(np.random.default_rng(1).integers(0, 2, len(embeddings)))
-    return Pool("people", 0, large.mapped_tensor(embeddings), labels, torch.zeros(0, WIDTH), labels[:0], 2)
+    return Pool("people", 0, blocks.mapped_tensor(embeddings), labels, torch.zeros(0, WIDTH), labels[:0], 2)
 
 
 def test_masks_drawn_some_at_a_time_are_those_of_one_draw(monkeypatch):
@@ -53,18 +52,6 @@ def test_masks_drawn_some_at_a_time_are_those_of_one_draw(monkeypatch):
         assert all(torch.equal(a, b) for a, b in zip(one.masks, other.masks, strict=True))
 
 
-def test_a_tensor_over_a_mapped_file_is_the_file(mapped, matrix):
-    assert large.mapped_tensor(mapped).data_ptr() == mapped.ctypes.data
-    assert torch.equal(large.mapped_tensor(mapped), torch.from_numpy(matrix))
-
-
-@pytest.mark.parametrize("in_memory", [0, 1 << 30])
-def test_rows_taken_in_a_sweep_are_those_rows(small_limits, monkeypatch, mapped, matrix, in_memory):
-    monkeypatch.setattr(large, "IN_MEMORY", in_memory)
-    for rows in (np.array([0, ROWS - 1]), np.sort(np.random.default_rng(2).permutation(ROWS)[:999])):
-        np.testing.assert_array_equal(large.take_rows(mapped, rows), matrix[rows])
-
-
 def test_a_round_of_a_large_pool_is_a_bounded_draw_without_repeats(small_limits, mapped, matrix):
     pool, training = pool_of(mapped), Training(batch_size=32)
     drawn, again, other = (draw_round(pool, training, round_) for round_ in (0, 0, 1))
@@ -74,7 +61,7 @@ def test_a_round_of_a_large_pool_is_a_bounded_draw_without_repeats(small_limits,
     assert set(drawn.rows) != set(other.rows)
     np.testing.assert_array_equal(drawn.pool.embeddings.numpy(), matrix[drawn.rows])
     assert torch.equal(drawn.pool.labels, pool.labels[drawn.rows])
-    assert large.steps_per_round(ROWS, 10, 32) == 20
+    assert blocks.steps_per_round(ROWS, 10, 32) == 20
     here, places = drawn.places(np.array([drawn.rows[5], 10**6, drawn.rows[0]]))
     assert (here.tolist(), places.tolist()) == ([0, 2], [5, 0])
 
@@ -84,24 +71,7 @@ def test_a_small_pool_trains_on_itself(matrix):
     drawn = draw_round(pool, training, 0)
     assert drawn.pool is pool
     assert drawn.training is training
-    assert large.steps_per_round(ROWS, 10, 256) == 10 * 118
-
-
-def test_moments_and_scaling_are_the_encoders(small_limits, mapped, matrix):
-    mean, spread = large.moments(mapped)
-    np.testing.assert_allclose(mean, matrix.astype(np.float64).mean(axis=0), rtol=1e-12)
-    np.testing.assert_allclose(spread, matrix.astype(np.float64).std(axis=0), rtol=1e-12)
-    flat = np.hstack([matrix, np.full((ROWS, 1), 7, np.float32), np.zeros((ROWS, 1), np.float32)])
-    np.testing.assert_allclose(
-        large.encode_numbers(large.fit_numbers(flat), flat), TableEncoder().fit_transform(flat), atol=1e-6
-    )
-
-
-def test_a_row_that_is_not_finite_is_named(small_limits, matrix):
-    broken = matrix.copy()
-    broken[20_002, 3] = np.inf
-    with pytest.raises(InputError, match=r"^Row 20002 of the embeddings holds a value that is not a finite number"):
-        large.fit_numbers(broken)
+    assert blocks.steps_per_round(ROWS, 10, 256) == 10 * 118
 
 
 @pytest.mark.parametrize("proxy", ["perceptron", "logistic"])
@@ -132,7 +102,7 @@ def test_scores_of_a_sweep_are_those_of_one_look(small_limits, monkeypatch, mapp
         mitigation.tell(0, row, row % 2)
     mitigation.refit()
     (swept,) = mitigation.views()
-    monkeypatch.setattr(large, "LARGE", 10**9)
+    monkeypatch.setattr(blocks, "LARGE", 10**9)
     (looked,) = mitigation.views()
     np.testing.assert_array_equal(swept.positive, looked.positive)
     np.testing.assert_array_equal(swept.membership, looked.membership)
@@ -141,7 +111,7 @@ def test_scores_of_a_sweep_are_those_of_one_look(small_limits, monkeypatch, mapp
 def test_a_large_pool_is_standardised_once_and_another_one_anew(small_limits, monkeypatch, mapped):
     pool, other = pool_of(mapped).embeddings, pool_of(mapped).embeddings + 1
     sweeps = []
-    moments = large.moments
+    moments = blocks.moments
     monkeypatch.setattr("apod.method.proxy.moments", lambda matrix: (sweeps.append(len(matrix)), moments(matrix))[1])
     answers = Answers(tuple(range(40)), tuple(row % 2 for row in range(40)))
     centres = []
@@ -158,8 +128,8 @@ def test_the_logistic_proxy_needs_no_copy_of_the_pool(small_limits, monkeypatch,
     answers = Answers(tuple(range(40)), tuple(row % 2 for row in range(40)))
     found = []
     for limit in (1000, 10**9):
-        monkeypatch.setattr(large, "LARGE", limit)
+        monkeypatch.setattr(blocks, "LARGE", limit)
         proxy = LogisticProxy(1, WIDTH, 2, 0, "people")
-        proxy.fit(large.mapped_tensor(mapped), [answers])
-        found.append(proxy.probabilities(large.mapped_tensor(mapped)).numpy())
+        proxy.fit(blocks.mapped_tensor(mapped), [answers])
+        found.append(proxy.probabilities(blocks.mapped_tensor(mapped)).numpy())
     np.testing.assert_allclose(*found, atol=1e-6)

@@ -11,7 +11,7 @@ from scipy.spatial.distance import cdist
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
-from apod.data import TableEncoder, large, make_example
+from apod.data import TableEncoder, blocks, make_example
 from apod.errors import InputError
 from apod.method import pool as pools
 from apod.method.algorithm1 import Mitigation, Plan
@@ -102,8 +102,8 @@ def test_a_draw_of_a_large_pool_takes_the_inputs_along(
 ) -> None:
     pool, groups = people
     mitigation = answered(pool, groups)
-    monkeypatch.setattr(large, "LARGE", 100)
-    monkeypatch.setattr(large, "ROUND_STEPS", 2)
+    monkeypatch.setattr(blocks, "LARGE", 100)
+    monkeypatch.setattr(blocks, "ROUND_STEPS", 2)
     drawn = draw_round(pool, Training(hidden=(4,), batch_size=40), 3)
     assert drawn.rows is not None
     assert pool.inputs is not None
@@ -125,7 +125,7 @@ def test_a_large_pool_with_inputs_is_scored_as_a_small_one(
     pool, groups = people
     mitigation = answered(pool, groups, selector)
     expected, asked = mitigation.views()[0], [question.row for question in mitigation.ask(3)]
-    monkeypatch.setattr(large, "LARGE", 100)
+    monkeypatch.setattr(blocks, "LARGE", 100)
     view = mitigation.views()[0]
     np.testing.assert_allclose(view.positive, expected.positive, atol=1e-6)
     np.testing.assert_allclose(view.membership, expected.membership, atol=1e-6)

@@ -14,7 +14,8 @@ import pandas as pd
 import pytest
 
 from apod import processes
-from apod.data import DATASETS, Dataset, cache_dir, catalogue, load_dataset, sources
+from apod.data import DATASETS, Dataset, cache_dir, load_dataset, sources
+from apod.data.catalogue import catalogue
 from apod.data.sources import Download, Origin, Wheel, load_bytes
 from apod.errors import DataUnavailable, InputError
 

@@ -24,9 +24,9 @@ from apod.campaign.engine import GroupAnswer, ModelState, Proposal
 from apod.campaign.materials import PLANE, Materials
 from apod.campaign.measuring import measure, outlook, plane
 from apod.campaign.outlook import people_left
+from apod.data.blocks import encode_numbers, fit_numbers, is_large, mapped_tensor, take_rows
 from apod.data.dataset import IntArray
 from apod.data.encode import TableEncoder
-from apod.data.large import encode_numbers, fit_numbers, is_large, mapped_tensor, take_rows
 from apod.errors import CheckpointError, InputError, UnknownName
 from apod.method.algorithm1 import Mitigation
 from apod.method.answers import Answers

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from apod.data.large import is_large
+from apod.data.blocks import is_large
 from apod.maxmin import Coverage, restore_coverage, save_coverage
 
 

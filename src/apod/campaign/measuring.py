@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from apod.data.large import BLOCK, is_large
+from apod.data.blocks import BLOCK, is_large
 from apod.fairness.metrics import METRICS, GroupCounts, soft_group_counts
 from apod.method.algorithm1 import Mitigation
 from apod.method.outlook import look_ahead

@@ -10,7 +10,7 @@ import pandas as pd
 import torch
 
 from apod.data import UNKNOWN, FairnessMetric, IntArray, TableEncoder, as_frame
-from apod.data.large import is_large, take_rows
+from apod.data.blocks import is_large, take_rows
 from apod.fairness.metrics import METRICS, group_counts
 from apod.heads.bank import HeadBank
 from apod.method.algorithm1 import VANILLA, HeadPlan, Mitigation, Plan, TrajectoryPlan

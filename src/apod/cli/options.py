@@ -10,7 +10,7 @@ import typer
 from apod.errors import InputError, UnknownName
 
 if TYPE_CHECKING:
-    from apod.maxmin.select import Engine
+    from apod.maxmin.select import OpenElsewhere
     from apod.method.settings import Settings
 
 ENGINE: Any = typer.Option("local", help="Where the work is done: local, or ray for a cluster.")
@@ -26,11 +26,11 @@ def checked_engine(engine: str, address: str | None) -> bool:
     return engine == "ray"
 
 
-def chosen_engine(engine: str, address: str | None, parts: int | None) -> AbstractContextManager[Engine | None]:
+def chosen_engine(engine: str, address: str | None, parts: int | None) -> AbstractContextManager[OpenElsewhere | None]:
     """What opens embeddings on a cluster; None for this machine."""
     if not checked_engine(engine, address):
         return nullcontext()
-    from apod.maxmin.ray import ray_engine
+    from apod.maxmin.ray_pool import ray_engine
 
     return ray_engine(address, parts)
 
@@ -39,7 +39,7 @@ def chosen_backend(engine: str, address: str | None) -> AbstractContextManager[t
     """joblib's backend and its processors on a cluster; None and None for this machine."""
     if not checked_engine(engine, address):
         return nullcontext((None, None))
-    from apod.maxmin.ray import joblib_backend
+    from apod.maxmin.ray_connect import joblib_backend
 
     return joblib_backend(address)
 

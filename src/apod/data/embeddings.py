@@ -17,12 +17,11 @@ import pandas as pd
 import pyarrow as pa
 from pyarrow import parquet
 
-from apod.data.array_files import open_array
+from apod.data.arrays import Stored, open_array, open_parts
+from apod.data.blocks import BLOCK, blocks, empty_matrix
 from apod.data.dataset import Dataset
 from apod.data.files import PARQUET_SUFFIXES, numbered_files, table_name
-from apod.data.large import BLOCK, Matrix, blocks, empty_matrix
 from apod.data.own import OWN_TASK, FileColumns, read_groups, read_labels, require_column
-from apod.data.parts import open_parts
 from apod.errors import InputError
 
 Column = npt.NDArray[Any]
@@ -65,7 +64,7 @@ def load_embedded(path: Path, said: FileColumns) -> Dataset:
     )
 
 
-def _from_arrays(path: Path, said: FileColumns) -> tuple[Matrix, Column, Column | None]:
+def _from_arrays(path: Path, said: FileColumns) -> tuple[Stored, Column, Column | None]:
     if said.label is None:
         raise InputError(f"Say which .npy file holds the labels of {path.name}: --label labels.npy.")
     if said.drop:
@@ -90,7 +89,7 @@ def _column(file: str, what: str, rows: int) -> Column:
     return column
 
 
-def _from_parquet(folder: Path, said: FileColumns) -> tuple[Matrix, Column, Column | None]:
+def _from_parquet(folder: Path, said: FileColumns) -> tuple[Stored, Column, Column | None]:
     files = numbered_files(folder, PARQUET_SUFFIXES)
     try:
         schemas = [parquet.read_schema(file) for file in files]
@@ -108,7 +107,7 @@ def _from_parquet(folder: Path, said: FileColumns) -> tuple[Matrix, Column, Colu
         require_column(name, names, folder.name)
     columns = [name for name in names if name not in told and name.lower() != "id"]
     width = _width(schemas[0], columns, folder)
-    matrix: Matrix = empty_matrix(sum(rows), np.empty((0, width), dtype=np.float32))
+    matrix: Stored = empty_matrix(sum(rows), np.empty((0, width), dtype=np.float32))
     beside: dict[str, list[Column]] = {name: [] for name in (said.label, said.sensitive) if name is not None}
     start = 0
     for batch in _batches(files, [*columns, *beside]):
@@ -144,7 +143,7 @@ def _width(schema: pa.Schema, columns: list[str], folder: Path) -> int:
     return len(columns)
 
 
-def _numbers(batch: pa.RecordBatch, columns: list[str], width: int, start: int) -> Matrix:
+def _numbers(batch: pa.RecordBatch, columns: list[str], width: int, start: int) -> Stored:
     """(b, width) float32 of a batch's embedding; a missing cell is refused with its row."""
     for name in columns:
         column = batch.column(name)

@@ -1,19 +1,31 @@
-"""Max-min distance over a pool, kept up to date one answer at a time."""
+"""Max-min distance over a pool, kept up to date one answer at a time, and on disk between two processes."""
 
 from __future__ import annotations
 
+import json
+import operator
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from apod.data.arrays import Stored
 from apod.errors import InputError
+from apod.files import digest, replacing
 from apod.maxmin.batch import pick_batch
-from apod.maxmin.bounds import Float64, Int, Mask, Stored
-from apod.maxmin.checks import checked_count, checked_mask, checked_rows
-from apod.maxmin.pool import Pool
-from apod.maxmin.rows import Rows
-from apod.maxmin.shard import Shard
+from apod.maxmin.geometry import Float64, Int, Mask
+from apod.maxmin.nearest import AnswerSlots
+from apod.maxmin.rows import DEFAULT_SIZES, Sizes, StoredRows
+from apod.maxmin.shard import SavedShard, Shard, Shards
+
+STATE_VERSION = 1
+SAMPLED = 4096  # rows whose content stands for the matrix
+
+PathLike = str | os.PathLike[str]
 
 
 @dataclass(frozen=True)
@@ -35,30 +47,37 @@ class Coverage:
     starts at the lowest candidate row (distance inf) and goes on by max-min from there.
     """
 
-    def __init__(self, matrix: Stored, answered: Iterable[int] = (), *, threads: int | None = None) -> None:
-        rows = Rows(matrix, threads)
-        self.pool = Pool([Shard(rows, rows.middle())])
+    def __init__(
+        self,
+        matrix: Stored,
+        answered: Iterable[int] = (),
+        *,
+        threads: int | None = None,
+        sizes: Sizes = DEFAULT_SIZES,
+    ) -> None:
+        rows = StoredRows(matrix, threads, sizes)
+        self.shards = Shards([Shard(rows, rows.middle())], sizes=sizes)
         self.add(answered)
 
     @classmethod
-    def over(cls, pool: Pool) -> Coverage:
-        """The same over a pool in parts, here or elsewhere, with what it already knows of answers."""
+    def over(cls, shards: Shards) -> Coverage:
+        """The same over a pool in parts, here or elsewhere, with the answers it already has."""
         self = cls.__new__(cls)
-        self.pool = pool
+        self.shards = shards
         return self
 
     def __len__(self) -> int:
-        return len(self.pool)
+        return len(self.shards)
 
     @property
     def answered(self) -> tuple[int, ...]:
         """The answered rows, in the order they were added."""
-        return tuple(self.pool.references.rows)
+        return tuple(self.shards.answers.rows)
 
     @property
     def passes(self) -> int:
         """How often the matrix has been read, the first look at every row included."""
-        return max(self.pool.each(lambda shard: shard.passes()))
+        return max(self.shards.each(lambda shard: shard.passes()))
 
     @property
     def nearest(self) -> Int:
@@ -66,28 +85,28 @@ class Coverage:
 
         Where two answers are equally near to within the rounding of float32, it may be either.
         """
-        rows = self.pool.references.row_of_slot()
-        return np.concatenate([rows[slots] for slots in self.pool.each(lambda shard: shard.slots())])
+        rows = self.shards.answers.row_of_slot()
+        return np.concatenate([rows[slots] for slots in self.shards.each(lambda shard: shard.slots())])
 
     @property
     def distances(self) -> Float64:
         """(n,) float64 distance of every row to `nearest`; inf while nothing is answered. Reads the matrix once."""
-        return np.concatenate(self.pool.each(lambda shard: shard.distances()))
+        return np.concatenate(self.shards.each(lambda shard: shard.distances()))
 
     def add(self, rows: Iterable[int]) -> None:
         """Count these rows as answered, in one pass for all; a row that already is changes nothing."""
-        fresh = [row for row in checked_rows(rows, len(self)) if row not in self.pool.references]
+        fresh = [row for row in checked_rows(rows, len(self)) if row not in self.shards.answers]
         if fresh:
-            self.pool.add(fresh)
+            self.shards.add(fresh)
 
     def remove(self, rows: Iterable[int]) -> None:
         """Take answers back; only rows whose nearest answer is gone are measured again."""
         gone = checked_rows(rows, len(self))
         for row in gone:
-            if row not in self.pool.references:
+            if row not in self.shards.answers:
                 raise InputError(f"Row {row} is not answered: remove only rows that were added.")
         if gone:
-            self.pool.remove(gone)
+            self.shards.remove(gone)
 
     def farthest(self, candidates: Mask | None = None, k: int = 1) -> list[Pick]:
         """The k candidates that max-min selection asks about next, in order; fewer when the candidates run out.
@@ -97,8 +116,110 @@ class Coverage:
         """
         mask = checked_mask(candidates, len(self))
         if checked_count(k) == 1:
-            best = self.pool.best(mask)
+            best = self.shards.best(mask)
             found = [] if best is None else [best]
         else:
-            found = pick_batch(self.pool, mask, k)
+            found = pick_batch(self.shards, mask, k)
         return [Pick(one.index, one.distance) for one in found]
+
+
+def checked_rows(rows: Iterable[Any], n: int) -> list[int]:
+    """These rows without repeats, in order; each must be a whole number from 0 to n - 1."""
+    checked: dict[int, None] = {}
+    for value in rows:
+        try:
+            row = operator.index(value)
+        except TypeError:
+            raise InputError(f"{value!r} is not a row number: pass whole numbers from 0 to {n - 1}.") from None
+        if not 0 <= row < n:
+            raise InputError(f"Row {row} is not in the matrix: rows go from 0 to {n - 1}.")
+        checked[row] = None
+    return list(checked)
+
+
+def checked_mask(candidates: Any, n: int) -> Mask | None:
+    """The candidates as (n,) bool, or None for every row."""
+    if candidates is None:
+        return None
+    mask = np.asarray(candidates)
+    if mask.shape != (n,) or mask.dtype != np.bool_:
+        raise InputError(f"candidates has shape {mask.shape} and type {mask.dtype}: pass one bool per row, ({n},).")
+    return mask
+
+
+def checked_count(k: int) -> int:
+    """The number of picks, at least one."""
+    if k < 1:
+        raise InputError(f"k is {k}: ask for at least one row.")
+    return k
+
+
+class _Unusable(Exception):
+    """The file does not hold the state of this matrix."""
+
+
+def save_coverage(coverage: Coverage, path: PathLike) -> None:
+    """Write what a coverage knows, 10 bytes a row: row numbers, norms and distances; no label, no group.
+
+    The file is a cache, so that opening a pool again costs no pass. A reader sees the old file or the new one.
+    """
+    shards = coverage.shards
+    parts = shards.each(lambda shard: shard.export())
+    state = [column[0] if len(column) == 1 else np.concatenate(column) for column in zip(*parts, strict=True)]
+    arrays = [shards.geometry.shift, shards.answers.row_of_slot(), *state]
+    sample = shards.vectors(_sampled(len(shards)))
+    note = {"version": STATE_VERSION, "matrix": _fingerprint(len(shards), sample), "digest": _digest(arrays)}
+    with replacing(Path(path)) as file:
+        for array in [np.frombuffer(json.dumps(note).encode(), dtype=np.uint8), *arrays]:
+            np.save(file, array)
+
+
+def restore_coverage(
+    path: PathLike, matrix: Stored, answered: Iterable[int] = (), *, threads: int | None = None
+) -> Coverage:
+    """The coverage of this matrix with exactly these answers: from the file as far as it goes, else computed.
+
+    A file that is missing, cut off, or of another matrix or version is never trusted.
+    Answers given since the file was written are added, answers taken back since are removed.
+    """
+    rows = StoredRows(matrix, threads)
+    wanted = checked_rows(answered, len(rows))
+    try:
+        coverage = _load(Path(path), rows)
+    except _Unusable:
+        return Coverage(matrix, wanted, threads=threads)
+    coverage.remove([row for row in coverage.answered if row not in set(wanted)])
+    coverage.add(wanted)
+    return coverage
+
+
+def _load(path: Path, rows: StoredRows) -> Coverage:
+    try:
+        with path.open("rb") as file:
+            note = json.loads(np.load(file, allow_pickle=False).tobytes())
+            if note["version"] != STATE_VERSION or note["matrix"] != _fingerprint(
+                len(rows), rows.take(_sampled(len(rows)))
+            ):
+                raise _Unusable
+            arrays = [np.load(file, allow_pickle=False) for _ in range(5)]
+    except (OSError, ValueError, EOFError, KeyError, TypeError) as error:
+        raise _Unusable from error
+    if note["digest"] != _digest(arrays):
+        raise _Unusable
+    shift, row_of_slot, terms, bounds, slots = arrays
+    answers = AnswerSlots(rows.take(np.maximum(row_of_slot, 0)), row_of_slot.tolist())
+    shard = Shard(rows, shift, saved=SavedShard(answers.copy(), terms, bounds, slots))
+    return Coverage.over(Shards([shard], answers))
+
+
+def _sampled(n: int) -> Int:
+    return np.unique(np.linspace(0, n - 1, min(n, SAMPLED)).astype(np.int64))
+
+
+def _fingerprint(n: int, sample: Stored) -> str:
+    """Of a matrix's shape, type, and some thousand rows spread evenly over it, the first and the last included."""
+    return digest(f"{n} {sample.shape} {sample.dtype.str}", sample)
+
+
+def _digest(arrays: list[npt.NDArray[Any]]) -> str:
+    return digest(*(part for array in arrays for part in (f"{array.shape} {array.dtype.str}", array)))

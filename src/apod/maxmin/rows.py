@@ -4,31 +4,54 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
-from apod.data.array_files import require_matrix
-from apod.data.half import as_tensor, widened
-from apod.data.readahead import ReadAhead
-from apod.maxmin.bounds import Float32, Float64, Int, Stored
-from apod.maxmin.threads import in_parallel
+from apod.data.arrays import WINDOW, FloatRows, ReadAhead, Stored, require_matrix
+from apod.errors import InputError
+from apod.maxmin.geometry import LARGEST_TERM, Centres, Float32, Float64, Geometry, Int
+from apod.threads import in_parallel
 
-BLOCK = 1 << 21  # numbers of one block, read where they lie
-LARGE_BLOCK = 1 << 23  # and where there are very many: fewer turns
+WATCHED_BYTES = 10 << 20  # of vectors under watch
+SAMPLED_BYTES = 6 << 20  # of vectors to predict picks on, and of watched ones that join them
 MANY_BLOCKS = 32
-CONVERTED = 1 << 18  # numbers of one block that is copied or multiplied first: 1 MB, to stay in a core's cache
 FEW_BLOCKS = 2  # up to here starting threads costs more than they save
 
+Slots = npt.NDArray[np.integer]
 
-class Rows:
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is read, watched and sampled at a time: it decides time and memory, never a pick."""
+
+    block: int = 1 << 21  # numbers of one block, read where they lie
+    large_block: int = 1 << 23  # and where there are very many: fewer turns
+    converted: int = 1 << 18  # numbers of one block that is copied or multiplied first: 1 MB, a core's cache holds it
+    read_ahead: int = WINDOW  # bytes of a file asked for before they are needed
+    watched: int | None = None  # rows a batch watches; by default as many as fit in WATCHED_BYTES
+    sampled: int | None = None  # rows a batch predicts its picks on; by default as many as fit in SAMPLED_BYTES
+
+    def of_batch(self, width: int, itemsize: int) -> tuple[int, int]:
+        """How many rows to watch, and how many to sample."""
+        row = width * max(4, itemsize)
+        return self.watched or max(256, WATCHED_BYTES // row), self.sampled or max(256, SAMPLED_BYTES // row)
+
+
+DEFAULT_SIZES = Sizes()
+
+
+class StoredRows:
     """An (n, d) matrix of float16, float32 or float64 that is never copied: an array, or a mapped file."""
 
-    def __init__(self, matrix: Stored, threads: int | None = None) -> None:
+    def __init__(self, matrix: Stored, threads: int | None = None, sizes: Sizes = DEFAULT_SIZES) -> None:
         require_matrix(matrix)
         self._matrix = np.asarray(matrix)  # a memmap's own slicing is slow; the plain view still reads the file
         self._threads = threads
-        self._half = as_tensor(self._matrix)
-        self._ahead = ReadAhead(self._matrix)
+        self.sizes = sizes
+        self.block = FloatRows(self._matrix).block  # float64 numbers too large for float32 are refused by their norm
+        self._ahead = ReadAhead(self._matrix, sizes.read_ahead)
 
     def __len__(self) -> int:
         return len(self._matrix)
@@ -42,13 +65,6 @@ class Rows:
     def dtype(self) -> np.dtype[np.floating]:
         """How the numbers are stored."""
         return self._matrix.dtype
-
-    def block(self, start: int, stop: int) -> Float32:
-        """Rows start to stop in float32; a view where they are stored so."""
-        if self._half is not None:
-            return widened(self._half, start, stop)
-        with np.errstate(over="ignore"):  # float64 numbers too large for float32 are refused by their row's norm
-            return np.asarray(self._matrix[start:stop], dtype=np.float32)
 
     def take(self, rows: Int) -> Stored:
         """(len(rows), d) copy of these rows as they are stored."""
@@ -66,8 +82,9 @@ class Rows:
         numpy releases the interpreter in a product over a block, so threads overlap; each block is read once.
         `small` blocks keep the memory of work that needs much of it down.
         """
-        plain = min(LARGE_BLOCK, max(BLOCK, self._matrix.size // MANY_BLOCKS))
-        step = max(64, (CONVERTED if small or self.dtype != np.float32 else plain) // self.width)
+        sizes = self.sizes
+        plain = min(sizes.large_block, max(sizes.block, self._matrix.size // MANY_BLOCKS))
+        step = max(64, (sizes.converted if small or self.dtype != np.float32 else plain) // self.width)
         turns, window = -(-len(self) // step), self._ahead.turns(step)
 
         def block(turn: int) -> None:
@@ -79,3 +96,55 @@ class Rows:
         begun = time.perf_counter()
         in_parallel(block, turns, self._threads if turns > FEW_BLOCKS else 1)
         self._ahead.passed(time.perf_counter() - begun)
+
+
+class NormedRows:
+    """Stored rows with the cached term of each (4 bytes), relative to one shift; row numbers begin at `start`."""
+
+    def __init__(self, rows: StoredRows, shift: Float64, start: int, terms: Float32 | None = None) -> None:
+        """Reads every row once, unless the terms are known."""
+        self.stored, self.start = rows, start
+        self.geometry = Geometry(shift)
+        self.passes = 0
+        self.terms = self._computed_terms() if terms is None else terms
+
+    def sweep(self, work: Callable[[int, int], None], *, small: bool = False) -> None:
+        """One pass: work(start, stop) for blocks that cover all rows, from several threads."""
+        self.passes += 1
+        self.stored.stream(work, small=small)
+
+    def relax(
+        self, block: Float32, terms: Float32, bounds: Float32, slots: Slots, centres: Centres, names: Int
+    ) -> None:
+        """Lower the bounds of the rows some centre is closer to, and write that centre's name in their slots."""
+        if not len(centres):
+            return
+        if len(centres) == 1:  # an answer at a time: nothing here may cost more than the product
+            values = self.geometry.to_one(block, terms, centres)
+            slots[np.flatnonzero(values < bounds)] = names[0]
+        else:
+            values, which = self.geometry.closest(block, terms, centres)
+            closer = np.flatnonzero(values < bounds)
+            slots[closer] = names[which[closer]]
+        np.minimum(bounds, values, out=bounds)
+
+    def _computed_terms(self) -> Float32:
+        terms: Float32 = np.empty(len(self.stored), dtype=np.float32)
+
+        def work(first: int, last: int) -> None:
+            terms[first:last] = self.geometry.row_terms(self.stored.block(first, last))
+            self._refuse_unusable(terms[first:last], first)
+
+        self.sweep(work, small=True)
+        return terms
+
+    def _refuse_unusable(self, terms: Float32, first: int) -> None:
+        """Raise for the first row that cannot be measured, naming it; `first` is the position of these terms."""
+        usable = terms < LARGEST_TERM  # false for NaN too
+        if usable.all():
+            return
+        bad = first + int(np.argmin(usable))
+        what = f"Row {self.start + bad} of the embeddings"
+        if np.isfinite(self.stored.take(np.array([bad]))).all():
+            raise InputError(f"{what} is too large to measure: scale them to norms below 1e17.")
+        raise InputError(f"{what} holds a value that is not a finite number: repair or drop it.")

@@ -12,17 +12,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from apod.data.array_files import open_array
-from apod.data.ids import checked_ids, rows_of
-from apod.data.parts import open_parts
+from apod.data.arrays import checked_ids, open_array, open_parts, rows_of
 from apod.errors import InputError
-from apod.maxmin.bounds import Mask
-from apod.maxmin.checks import checked_count, checked_rows
-from apod.maxmin.coverage import Coverage, Pick
-from apod.maxmin.pool import Pool
-from apod.maxmin.rows import Rows
+from apod.maxmin.coverage import Coverage, Pick, checked_count, checked_rows
+from apod.maxmin.geometry import Mask
+from apod.maxmin.rows import StoredRows
+from apod.maxmin.shard import Shards
 
-Engine = Callable[[str | os.PathLike[str]], Coverage]
+OpenElsewhere = Callable[[str | os.PathLike[str]], Coverage]
 """Opens the embeddings of a file or folder elsewhere than in this process."""
 
 Source = npt.NDArray[Any] | str | os.PathLike[str]
@@ -64,7 +61,7 @@ def select(
     groups: Source | None = None,
     subgroup: str | tuple[Any, Any] | None = None,
     threads: int | None = None,
-    engine: Engine | None = None,
+    engine: OpenElsewhere | None = None,
     ids: Source | None = None,
 ) -> SelectResult:
     """The k rows farthest from all answered ones, each counting as answered for the next (exact max-min).
@@ -72,12 +69,12 @@ def select(
     embeddings (n, d) float32, float16 or float64 · answered: row numbers · labels, groups (n,) and subgroup
     (group, label) or "group,label": pick only among rows of that group (say, a predicted one) and label.
     Arrays or .npy files; the embeddings are mapped, may be larger than memory, and may be a folder of .npy files that
-    follow each other. An engine opens them elsewhere: `apod.maxmin.ray.ray_engine`. With ids (n,), `answered` holds ids
-    too, and the picks have theirs.
+    follow each other. An engine opens them elsewhere: `apod.maxmin.ray_pool.ray_engine`. With ids (n,), `answered`
+    holds ids too, and the picks have theirs.
     """
     checked_count(k)
     began = time.perf_counter()
-    n = len(Rows(embeddings)) if isinstance(embeddings, np.ndarray) else len(open_parts(embeddings))
+    n = len(StoredRows(embeddings)) if isinstance(embeddings, np.ndarray) else len(open_parts(embeddings))
     names = None if ids is None else checked_ids(_opened(ids, "ids"), n)
     rows = checked_rows(_row_numbers(answered) if names is None else rows_of(names, _ids(answered)), n)
     candidates = _subgroup_mask(labels, groups, subgroup, n)
@@ -92,11 +89,11 @@ def select(
     return SelectResult(tuple(picks), done - loaded, loaded - began, coverage.passes, found)
 
 
-def _covered(embeddings: Source, threads: int | None, engine: Engine | None) -> Coverage:
+def _covered(embeddings: Source, threads: int | None, engine: OpenElsewhere | None) -> Coverage:
     if engine is None:
         if isinstance(embeddings, np.ndarray):
             return Coverage(embeddings, threads=threads)
-        return Coverage.over(Pool.of(open_parts(embeddings), threads))
+        return Coverage.over(Shards.of(open_parts(embeddings), threads))
     if isinstance(embeddings, np.ndarray):
         raise InputError("A cluster reads embeddings from storage: pass the path of a .npy file or a folder of them.")
     return engine(embeddings)

@@ -13,7 +13,8 @@ from typing import Protocol
 
 import numpy as np
 
-from apod.maxmin.bounds import Float64, Int, Mask, Stored
+from apod.data.arrays import Stored
+from apod.maxmin.geometry import Float64, Int, Mask
 
 SHARE = 0.03  # of the rows that a ball holds, on average: about thirty balls make a cover
 MOST_ROWS = 2048  # looked at: balls are counted over all pairs, and a question must come in milliseconds

@@ -15,8 +15,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from apod.data.blocks import in_blocks, is_large
 from apod.data.dataset import UNKNOWN, IntArray
-from apod.data.large import in_blocks, is_large
 from apod.errors import InputError
 from apod.heads.bank import HeadBank
 from apod.maxmin import Coverage

@@ -14,8 +14,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from apod.data.blocks import drawn_rows, is_large, steps_per_round, take_rows
 from apod.data.dataset import IntArray
-from apod.data.large import drawn_rows, is_large, steps_per_round, take_rows
 from apod.heads.bank import HeadBank, initial_parameters
 from apod.heads.schedule import Schedule, Step
 from apod.method.answers import Answers, stack_answers
@@ -73,7 +73,7 @@ class Round:
 
 
 def draw_round(pool: Pool, training: Training, round_: str | int) -> Round:
-    """The pool and the training of one round, `apod.data.large`."""
+    """The pool and the training of one round, `apod.data.blocks`."""
     if not is_large(len(pool.labels)):
         return Round(pool, training)
     rows = drawn_rows(len(pool.labels), training.batch_size, pool.seed, pool.dataset, round_)

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
+from apod.data.blocks import moments
 from apod.data.dataset import FairnessMetric, IntArray
-from apod.data.large import moments
 from apod.errors import InputError
 from apod.method.laplace import free_groups
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from apod.data import Dataset, IntArray, Split, TableEncoder, split_rows
-from apod.data.large import encode_numbers, fit_numbers, is_large, mapped_tensor, take_rows
+from apod.data.blocks import encode_numbers, fit_numbers, is_large, mapped_tensor, take_rows
 from apod.errors import InputError
 from apod.method.pool import Pool, inputs_for
 from apod.method.settings import Settings

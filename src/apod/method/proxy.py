@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from apod.data.large import is_large, moments
+from apod.data.blocks import is_large, moments
 from apod.heads.bank import HeadBank, initial_parameters
 from apod.method.answers import Answers, stack_answers
 from apod.method.laplace import curvature, free_groups, precision_matrix, weight_draws

@@ -16,8 +16,8 @@ import numpy as np
 import pandas as pd
 import torch
 
+from apod.data.blocks import blocks, is_large
 from apod.data.dataset import Dataset
-from apod.data.large import blocks, is_large
 from apod.errors import CheckpointError
 from apod.files import write_private
 from apod.method.algorithm1 import Mitigation, Question

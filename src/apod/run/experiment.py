@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from apod import __version__
+from apod.data.blocks import steps_per_round
 from apod.data.dataset import UNKNOWN, Dataset
-from apod.data.large import steps_per_round
 from apod.errors import InputError
 from apod.heads.bank import HeadBank
 from apod.method.algorithm1 import Mitigation

@@ -1,4 +1,4 @@
-"""Pools larger than memory: read in sweeps from a mapped file, trained on by draws of bounded size.
+"""Matrices read block by block: pools larger than memory, trained on by draws of bounded size.
 
 A pool of more than `LARGE` rows changes three things, and a smaller one nothing:
 
@@ -18,9 +18,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from apod.data.arrays import ReadAhead, Stored
 from apod.data.dataset import IntArray
 from apod.data.encode import TableEncoder
-from apod.data.readahead import ReadAhead
 from apod.errors import InputError
 from apod.randomness import generator
 
@@ -32,8 +32,6 @@ LARGE = ROUND_STEPS * 256
 
 BLOCK = 1 << 16  # rows of one block; a multiple of the rows of one forward pass, so that no sum is cut another way
 IN_MEMORY = 4 << 30  # bytes up to which a part of a matrix is copied into memory; above, into a file that has no name
-
-Matrix = npt.NDArray[np.floating]
 
 
 def is_large(rows: int) -> bool:
@@ -52,7 +50,7 @@ def drawn_rows(rows: int, batch_size: int, seed: int, dataset: str, round_: str 
     return np.sort(rng.choice(rows, min(rows, ROUND_STEPS * batch_size), replace=False, shuffle=False))
 
 
-def mapped_tensor(matrix: Matrix) -> Tensor:
+def mapped_tensor(matrix: Stored) -> Tensor:
     """A tensor over the same memory, mapped or not; nobody may write to it."""
     matrix = np.asarray(matrix)
     if matrix.flags.writeable:
@@ -65,80 +63,80 @@ def mapped_tensor(matrix: Matrix) -> Tensor:
 class _Exposed:
     """Memory under another description; keeps its owner alive."""
 
-    def __init__(self, interface: dict[str, object], owner: Matrix) -> None:
+    def __init__(self, interface: dict[str, object], owner: Stored) -> None:
         self.__array_interface__ = interface
         self.owner = owner
 
 
-def blocks(matrix: Matrix) -> Iterator[tuple[slice, Matrix]]:
-    """All rows in order, block by block, the next ones asked for while these are worked on."""
-    ahead = ReadAhead(matrix)
-    for start in range(0, len(matrix), BLOCK):
-        ahead.want(start + BLOCK, start + 3 * BLOCK)
-        here = slice(start, min(start + BLOCK, len(matrix)))
+def blocks(matrix: Stored, size: int | None = None) -> Iterator[tuple[slice, Stored]]:
+    """All rows in order, `size` at a time, the next ones asked for while these are worked on."""
+    ahead, size = ReadAhead(matrix), size or BLOCK
+    for start in range(0, len(matrix), size):
+        ahead.want(start + size, start + 3 * size)
+        here = slice(start, min(start + size, len(matrix)))
         yield here, matrix[here]
 
 
-def take_rows(matrix: Matrix, rows: IntArray) -> Matrix:
+def take_rows(matrix: Stored, rows: IntArray, *, size: int | None = None, in_memory: int = IN_MEMORY) -> Stored:
     """(len(rows), d) copy of these rows, given in ascending order, in one sweep."""
-    result = empty_matrix(len(rows), matrix)
+    result = empty_matrix(len(rows), matrix, in_memory=in_memory)
     done = 0
-    for here, block in blocks(matrix):
+    for here, block in blocks(matrix, size):
         stop = int(np.searchsorted(rows, here.stop))
         result[done:stop] = block[rows[done:stop] - here.start]
         done = stop
     return result
 
 
-def empty_matrix(rows: int, like: Matrix, dtype: npt.DTypeLike | None = None) -> Matrix:
-    """Room for so many rows: in memory, or in a temporary file where they are too many for that."""
+def empty_matrix(rows: int, like: Stored, dtype: npt.DTypeLike | None = None, *, in_memory: int = IN_MEMORY) -> Stored:
+    """Room for so many rows: in memory up to so many bytes, above in a temporary file."""
     shape, kind = (rows, like.shape[1]), np.dtype(dtype or like.dtype)
-    if rows * like.shape[1] * kind.itemsize <= IN_MEMORY:
+    if rows * like.shape[1] * kind.itemsize <= in_memory:
         return np.empty(shape, dtype=kind)
     with tempfile.TemporaryFile(prefix="apod-") as file:  # its space is freed with the last array over it
         return np.asarray(np.memmap(file, dtype=kind, mode="w+", shape=shape))
 
 
-def moments(matrix: Matrix) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def moments(matrix: Stored, size: int | None = None) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """(d,) mean and standard deviation of the columns, in float64, in two sweeps."""
     total = np.zeros(matrix.shape[1])
-    for _, block in blocks(matrix):
+    for _, block in blocks(matrix, size):
         total += block.sum(axis=0, dtype=np.float64)
     mean = total / len(matrix)
     squares = np.zeros(matrix.shape[1])
-    for _, block in blocks(matrix):
+    for _, block in blocks(matrix, size):
         squares += np.square(block - mean).sum(axis=0)
     return mean, np.sqrt(squares / len(matrix))
 
 
-def fit_numbers(matrix: Matrix) -> TableEncoder:
+def fit_numbers(matrix: Stored, size: int | None = None) -> TableEncoder:
     """The encoder of a matrix of numbers, as `TableEncoder.fit` makes it, in three sweeps; a bad row is named."""
     peak = np.zeros(matrix.shape[1])
-    for here, block in blocks(matrix):
+    for here, block in blocks(matrix, size):
         finite = np.isfinite(block)
         if not finite.all():
             row = here.start + int(np.argmin(finite.all(axis=1)))
             what = "holds a value that is not a finite number: repair or drop it"
             raise InputError(f"Row {row} of the embeddings {what}.")
         np.maximum(peak, np.abs(block).max(axis=0), out=peak)
-    mean, spread = moments(matrix)
+    mean, spread = moments(matrix, size)
     flat = spread <= 10 * np.finfo(np.float64).eps * peak  # rounding alone must not be blown up
     scale = np.where(flat, np.maximum(1.0, peak), spread)
     return TableEncoder.of_numbers([f"x{column}" for column in range(len(mean))], mean, scale)
 
 
-def encode_numbers(encoder: TableEncoder, matrix: Matrix) -> Matrix:
+def encode_numbers(encoder: TableEncoder, matrix: Stored, size: int | None = None) -> Stored:
     """(n, d) float32: every row scaled by the encoder, in one sweep."""
     result = empty_matrix(len(matrix), matrix, np.float32)
-    for here, block in blocks(matrix):
+    for here, block in blocks(matrix, size):
         result[here] = encoder.transform(block)
     return result
 
 
-def in_blocks(compute: Callable[[Tensor], Tensor], embeddings: Tensor) -> Tensor:
+def in_blocks(compute: Callable[[Tensor], Tensor], embeddings: Tensor, size: int | None = None) -> Tensor:
     """What `compute` gives for blocks of rows (dimension 1 of its result), put together in one sweep."""
     result: Tensor | None = None
-    for here, block in blocks(embeddings.numpy()):
+    for here, block in blocks(embeddings.numpy(), size):
         part = compute(mapped_tensor(block))  # (T, b, ...)
         if result is None:
             result = torch.empty((part.shape[0], len(embeddings), *part.shape[2:]), dtype=part.dtype)

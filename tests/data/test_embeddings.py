@@ -10,7 +10,7 @@ import pytest
 
 from apod.campaign import Campaign
 from apod.cli import main
-from apod.data import large
+from apod.data import blocks
 from apod.data.embeddings import load_embedded
 from apod.data.files import read_table
 from apod.data.own import FileColumns
@@ -146,9 +146,9 @@ def test_text_and_gaps_in_an_embedding_are_named(people, tmp_path):
 
 @pytest.mark.parametrize("limit", [100, 10**6])
 def test_a_run_from_a_matrix_and_from_parquet_asks_the_same_people(people, monkeypatch, limit, capsys):
-    monkeypatch.setattr(large, "LARGE", limit)
-    monkeypatch.setattr(large, "ROUND_STEPS", 8)
-    monkeypatch.setattr(large, "BLOCK", 8192)
+    monkeypatch.setattr(blocks, "LARGE", limit)
+    monkeypatch.setattr(blocks, "ROUND_STEPS", 8)
+    monkeypatch.setattr(blocks, "BLOCK", 8192)
     folder, *_ = people
     where = parquet_folder(people)
     found = []
@@ -171,8 +171,8 @@ def test_a_run_from_a_matrix_and_from_parquet_asks_the_same_people(people, monke
 
 @pytest.mark.parametrize("limit", [100, 10**6])
 def test_a_campaign_from_a_matrix_asks_and_gives_a_classifier(people, monkeypatch, limit):
-    monkeypatch.setattr(large, "LARGE", limit)
-    monkeypatch.setattr(large, "ROUND_STEPS", 8)
+    monkeypatch.setattr(blocks, "LARGE", limit)
+    monkeypatch.setattr(blocks, "ROUND_STEPS", 8)
     folder, matrix, labels, groups = people
     campaign = Campaign.create_from_table(
         folder / "c.db",

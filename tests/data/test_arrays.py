@@ -1,59 +1,18 @@
-"""What can be wrong before a cluster does anything: one clear line each."""
-
-import socket
-import sys
+"""Arrays in .npy files, matrices in parts, rows widened to float32: read as they are, or refused in one line."""
 
 import numpy as np
 import pytest
 
-from apod.data.parts import Part, open_parts
-from apod.errors import ClusterError, InputError
-from apod.maxmin import select
-from apod.maxmin.ray import connect, ray_engine
+from apod.data.arrays import FloatRows, Part, open_array, open_parts
+from apod.errors import InputError
 
 
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
-
-
-def test_ray_not_installed_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ClusterError, match=r"^Ray is not installed: pip install 'apod-fairness\[ray\]'"):
-        connect("auto")
-
-
-def test_a_cluster_nobody_runs_is_refused_at_once():
-    pytest.importorskip("ray")
-    with pytest.raises(ClusterError, match=r"^No Ray cluster answers at 127\.0\.0\.1:\d+ \(Connection refused\)"):
-        connect(f"127.0.0.1:{free_port()}")
-
-
-@pytest.mark.parametrize("address", ["nowhere", "ray://host:1", ":6379", "host:", "host:port"])
-def test_an_address_that_is_none_is_refused(address):
-    pytest.importorskip("ray")
-    with pytest.raises(InputError, match="is no address of a Ray cluster: pass HOST:PORT"):
-        connect(address)
-
-
-def test_an_address_is_needed(monkeypatch):
-    monkeypatch.setattr(pytest.importorskip("ray"), "is_initialized", lambda: False)
-    with pytest.raises(InputError, match="needs an address"), ray_engine(None):
-        pass
-
-
-def test_an_array_in_memory_is_no_storage():
-    with pytest.raises(InputError, match="reads embeddings from storage"):
-        select(np.eye(3), engine=lambda path: None)
-
-
-def test_an_engine_that_sees_another_pool_is_refused(tmp_path):
-    from apod.maxmin import Coverage
-
-    np.save(tmp_path / "m.npy", np.eye(5))
-    with pytest.raises(InputError, match="The engine sees 3 rows and this machine 5"):
-        select(tmp_path / "m.npy", engine=lambda path: Coverage(np.eye(3)))
+def test_an_empty_file_is_refused(tmp_path):
+    (tmp_path / "m.npy").write_bytes(b"")
+    with pytest.raises(InputError, match=r"not a \.npy file"):
+        open_array(tmp_path / "m.npy", "embeddings")
+    with pytest.raises(InputError, match="is a folder"):
+        open_array(tmp_path, "embeddings")
 
 
 def parts_in(folder, names, columns=4, dtype=np.float32):
@@ -105,3 +64,19 @@ def test_a_file_that_shrank_since_is_refused(tmp_path):
     np.save(tmp_path / "m.npy", np.ones((5, 2), np.float32))
     with pytest.raises(InputError, match="has 5 rows and 8 are needed: it has changed"):
         Part(str(tmp_path / "m.npy"), 4, 4, 4).open()
+
+
+@pytest.mark.parametrize("storage", ["<f2", ">f2", "<f4", "<f8"])
+@pytest.mark.parametrize("order", ["C", "F", "reversed"])
+def test_rows_in_float32_are_numpys_cast(tmp_path, storage, order):
+    rng = np.random.default_rng(0)
+    matrix = (1000 * rng.standard_normal((700, 60))).astype(storage)
+    matrix[3, :4] = [np.inf, -np.inf, np.nan, 1e-7]
+    np.save(tmp_path / "m.npy", matrix if order == "C" else np.asfortranarray(matrix))
+    mapped = np.load(tmp_path / "m.npy", mmap_mode="r")
+    rows = FloatRows(mapped[::-1] if order == "reversed" else mapped)
+    expected = (matrix[::-1] if order == "reversed" else matrix).astype(np.float32)
+    for part in (slice(0, 700), slice(650, 700), slice(5, 5)):
+        found = rows.block(part.start, part.stop)
+        assert found.dtype == np.float32
+        np.testing.assert_array_equal(found, expected[part])

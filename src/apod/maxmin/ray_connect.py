@@ -100,3 +100,16 @@ def _reach(address: str) -> None:
 
 def _first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def machines(ray: Any) -> int:
+    """How many machines of the cluster are alive."""
+    return max(1, sum(1 for node in ray.nodes() if node["Alive"]))
+
+
+@contextmanager
+def joblib_backend(address: str | None) -> Iterator[tuple[str, int]]:
+    """The name of joblib's Ray backend, connected and registered, and how many processors the cluster has."""
+    with connected(address) as ray:
+        importlib.import_module("ray.util.joblib").register_ray()
+        yield "ray", max(1, int(ray.cluster_resources().get("CPU", 1)))

@@ -4,10 +4,10 @@ import json
 
 import numpy as np
 import pytest
-from coverage_oracle import max_min_picks
+from brute_force import max_min_picks
 
 from apod.errors import InputError
-from apod.maxmin import Pick, SelectResult, open_array, select
+from apod.maxmin import Coverage, Pick, SelectResult, select
 
 
 @pytest.fixture
@@ -90,31 +90,6 @@ def test_a_bad_embedding_file_is_refused(files, message):
     assert "\n" not in str(caught.value)
 
 
-def test_an_empty_file_is_refused(tmp_path):
-    (tmp_path / "m.npy").write_bytes(b"")
-    with pytest.raises(InputError, match=r"not a \.npy file"):
-        open_array(tmp_path / "m.npy", "embeddings")
-    with pytest.raises(InputError, match="is a folder"):
-        open_array(tmp_path, "embeddings")
-
-
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("storage", [np.float16, np.float32, np.float64])
-def test_a_row_that_is_not_finite_is_named(value, storage):
-    matrix = np.ones((300, 5), storage)
-    matrix[217, 3] = value
-    with pytest.raises(InputError, match="Row 217 of the embeddings holds a value that is not a finite number"):
-        select(matrix, [3], 2)
-
-
-@pytest.mark.parametrize("storage", [np.float32, np.float64])
-def test_a_row_too_large_to_measure_is_named(storage):
-    matrix = np.ones((300, 5), storage)
-    matrix[217, 3] = 1e30
-    with pytest.raises(InputError, match="Row 217 of the embeddings is too large"):
-        select(matrix, [3], 2)
-
-
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -167,3 +142,14 @@ def test_ids_that_do_not_match_are_refused(files, ids, answered, message):
     with pytest.raises(InputError, match=message) as caught:
         select(files[1]["embeddings"], answered, 2, ids=ids)
     assert "\n" not in str(caught.value)
+
+
+def test_an_array_in_memory_is_no_storage():
+    with pytest.raises(InputError, match="reads embeddings from storage"):
+        select(np.eye(3), engine=lambda path: None)
+
+
+def test_an_engine_that_sees_another_pool_is_refused(tmp_path):
+    np.save(tmp_path / "m.npy", np.eye(5))
+    with pytest.raises(InputError, match="The engine sees 3 rows and this machine 5"):
+        select(tmp_path / "m.npy", engine=lambda path: Coverage(np.eye(3)))

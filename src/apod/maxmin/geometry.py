@@ -14,25 +14,31 @@ where the first term is cached per row, the second is a number per centre, and x
 (dot products in any order, Cauchy-Schwarz, then 2ab <= a^2 + b^2), and the cached term by another u (d + 5) |x - m|^2.
 `Geometry` adds twice that to the row's and the centre's term, so what it returns is never below the float64 formula:
 an *upper bound*. A minimum of upper bounds bounds the minimum, so no other error bookkeeping exists: whoever's bound
-reaches the best exact value found so far is a finalist and is computed exactly; nobody else can win.
+reaches the largest exact value found so far is computed exactly (`exact_farthest`); nobody else can be farther.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from apod.data.arrays import Stored
+
 Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
-Stored = npt.NDArray[np.floating]  # float16, float32 or float64, as the user keeps it
 Int = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
+Squares = Callable[[Int], Float64]
+"""Squared distances of the rows at these positions."""
 
 LARGEST_TERM = 1e36  # of a squared norm: sums of a few of them must stay inside float32
 AT_ONCE = 64  # centres of one product
 TILE = 1 << 18  # float64 numbers of one exact tile: 2 MB
+SCAN = 1 << 16  # rows of one look at the bounds
 
 
 def squared_distances(rows: Float64, centre: Float64) -> Float64:
@@ -149,3 +155,81 @@ def _product(block: Float32, weights: Float32) -> Float32:
     with np.errstate(invalid="ignore"):
         found: Float32 = block @ weights
     return found
+
+
+@dataclass(frozen=True)
+class Farthest:
+    """The row with the largest exact distance found so far."""
+
+    index: int
+    squared: float
+
+    @property
+    def distance(self) -> float:
+        """The distance ties are decided by."""
+        return math.sqrt(self.squared)
+
+    def nearer_than(self, other: Farthest) -> bool:
+        """Whether the other is farther, or as far with a lower row."""
+        return (-other.distance, other.index) < (-self.distance, self.index)
+
+    def maybe_nearer_than(self, bounds: Float32 | Float64, rows: Int) -> Mask:
+        """Which rows could be farther, by their upper bound. Roots: squares that differ may have the same one."""
+        roots = np.sqrt(bounds, dtype=np.float64)
+        return np.asarray((roots > self.distance) | ((roots == self.distance) & (rows < self.index)))
+
+
+def exact_farthest(bounds: Float32, exact: Squares, upper: Squares, mask: Mask | None = None) -> Farthest | None:
+    """The index with the largest exact squared distance; ties to the lowest; None where there is no candidate.
+
+    bounds (n,) upper bounds on the squares, negative = not a candidate; lowered in place where exact values were
+    computed. `exact(indices)` gives the squares, `upper(indices)` a cheaper float64 upper bound on them.
+    """
+    starts = range(0, len(bounds), SCAN)
+    tops = [_highest(bounds, mask, start) for start in starts]
+    top, index = max(tops, key=lambda pair: (pair[0], -pair[1]), default=(-1.0, 0))
+    if top < 0:
+        return None
+    best = Farthest(index, float(exact(np.array([index]))[0]))
+    for start, (highest, _) in zip(starts, tops, strict=True):
+        if highest >= 0 and math.sqrt(highest) >= best.distance:
+            part = slice(start, start + SCAN)
+            rows = start + np.flatnonzero(bounds[part] >= 0 if mask is None else (bounds[part] >= 0) & mask[part])
+            best = _compared(bounds, rows[best.maybe_nearer_than(bounds[rows], rows)], best, exact, upper)
+    return best
+
+
+def _highest(bounds: Float32, mask: Mask | None, start: int) -> tuple[float, int]:
+    """The highest bound of a candidate from `start` on, and its index; negative where there is none."""
+    view = bounds[start : start + SCAN]
+    if mask is not None:
+        # bits times 0 or 1: eight times as fast as np.where, and inf * 0 is 0 here
+        bits = view.view(np.int32) * mask[start : start + SCAN].view(np.int8)
+        if not bits.max(initial=0) > 0:  # a bound of zero and no candidate look alike: tell them apart slowly
+            bits = np.where(mask[start : start + SCAN], view, np.float32(-1)).view(np.int32)
+        view = bits.view(np.float32)
+    best = int(view.argmax())
+    return float(view[best]), start + best
+
+
+def _compared(bounds: Float32, rows: Int, best: Farthest, exact: Squares, upper: Squares) -> Farthest:
+    """The farthest of `best` and these rows, which are computed from the highest bound down, in growing lots.
+
+    The cheap float64 bound comes first: where many rows tie, the first one computed decides for all the others.
+    """
+    if not len(rows):
+        return best
+    cheap = upper(rows)
+    bounds[rows] = np.minimum(bounds[rows], round_up(cheap))
+    order = np.lexsort((rows, -np.sqrt(cheap)))
+    rows, cheap = rows[order], cheap[order]
+    done, lot = 0, 1
+    while done < len(rows) and best.maybe_nearer_than(cheap[done : done + 1], rows[done : done + 1])[0]:
+        chunk = rows[done : done + lot]
+        squares = exact(chunk)
+        bounds[chunk] = np.minimum(bounds[chunk], round_up(squares))
+        first = np.lexsort((chunk, -np.sqrt(squares)))[0]
+        other = Farthest(int(chunk[first]), float(squares[first]))
+        best = other if best.nearer_than(other) else best
+        done, lot = done + lot, min(4 * lot, 1024)
+    return best

@@ -8,10 +8,11 @@ from contextlib import suppress
 import numpy as np
 import pytest
 
-from apod.data.parts import open_parts
+from apod.data.arrays import open_parts
 from apod.errors import ApodError, ClusterError, InputError
 from apod.maxmin import Coverage, Pick, select
-from apod.maxmin.ray import ClusterPool, connect, ray_engine
+from apod.maxmin.ray_connect import connect
+from apod.maxmin.ray_pool import RayShards, ray_engine
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
@@ -40,7 +41,7 @@ def file(matrix, tmp_path_factory):
 
 @pytest.fixture
 def pool(cluster, file):
-    with ClusterPool(open_parts(file, 3)) as pool:
+    with RayShards(open_parts(file, 3)) as pool:
         yield pool
 
 
@@ -82,13 +83,13 @@ def test_a_node_lost_in_the_middle_of_a_campaign_changes_no_pick_and_no_answer(p
         cluster.grow()
 
 
-@pytest.mark.parametrize("moment", ["begin", "sample", "frontier", "vectors_here", "end", "add"])
+@pytest.mark.parametrize("moment", ["begin", "sample", "watch", "vectors_here", "end", "add"])
 def test_a_part_lost_at_any_moment_of_a_batch_changes_no_pick(pool, matrix, moment, monkeypatch):
     import ray
 
     here, there = Coverage(matrix, [4, 20_000]), pool.coverage()
     there.add([4, 20_000])
-    handle, left = pool._handles[1], [1]
+    handle, left = pool.remote[1], [1]
     call = handle.call
 
     def call_and_die(path, *given):
@@ -141,7 +142,7 @@ def test_a_bad_row_is_named_from_whatever_node_it_is_on(cluster, matrix, tmp_pat
     matrix[25_001, 3] = np.nan
     np.save(tmp_path / "m.npy", matrix)
     with pytest.raises(InputError, match=r"^Row 25001 of the embeddings holds a value that is not a finite number"):
-        ClusterPool(open_parts(tmp_path / "m.npy", 3))
+        RayShards(open_parts(tmp_path / "m.npy", 3))
 
 
 def test_storage_that_is_gone_when_a_part_must_be_built_again_is_named_and_no_answer_lost(cluster, matrix, tmp_path):
@@ -149,14 +150,14 @@ def test_storage_that_is_gone_when_a_part_must_be_built_again_is_named_and_no_an
 
     path = tmp_path / "m.npy"
     np.save(path, matrix)
-    with ClusterPool(open_parts(path, 3)) as pool:
+    with RayShards(open_parts(path, 3)) as pool:
         there = pool.coverage()
         there.add([1, 2, 3])
         path.rename(tmp_path / "elsewhere.npy")
-        ray.kill(pool._handles[2].actor)
+        ray.kill(pool.remote[2].actor)
         with suppress(ray.exceptions.RayActorError):
             while True:  # a killed actor answers on for a moment
-                ray.get(pool._handles[2].actor.node.remote())
+                ray.get(pool.remote[2].actor.node.remote())
         with pytest.raises(ApodError, match=r"^There is no file .*m\.npy"):
             there.farthest()
         assert there.answered == (1, 2, 3)

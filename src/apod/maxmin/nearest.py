@@ -1,21 +1,21 @@
-"""The answered rows a pool is measured against, by slot."""
+"""How far every row of a part is from its nearest answer, at most, and which answer that is."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
-from apod.maxmin.bounds import Float64, Int, Stored, squared_distances
+from apod.data.arrays import Stored
+from apod.maxmin.geometry import Float32, Float64, Int, Mask, exact_farthest, nearest_centre, squared_distances
+from apod.maxmin.rows import NormedRows, Slots
 
-Slots = npt.NDArray[np.integer]
 LOT = 1024
 NOBODY = 0
 """Slot of a row that nothing answered is near to."""
 
 
-class References:
+class AnswerSlots:
     """Rows and their vectors in numbered slots; a freed slot is used again, the lowest first.
 
     The same sequence of `put` and `drop` numbers the slots the same way everywhere, so that parts of a pool on
@@ -29,13 +29,13 @@ class References:
         self._slots = {row: slot for slot, row in enumerate(self._rows) if row >= 0}
 
     @staticmethod
-    def empty(width: int, dtype: np.dtype[np.floating]) -> References:
+    def empty(width: int, dtype: np.dtype[np.floating]) -> AnswerSlots:
         """Nothing is answered."""
-        return References(np.zeros((8, width), dtype=dtype))
+        return AnswerSlots(np.zeros((8, width), dtype=dtype))
 
-    def copy(self) -> References:
+    def copy(self) -> AnswerSlots:
         """The same slots, to go its own way."""
-        return References(self._vectors.copy(), self._rows)
+        return AnswerSlots(self._vectors.copy(), self._rows)
 
     def __contains__(self, row: int) -> bool:
         return row in self._slots
@@ -106,3 +106,53 @@ class References:
             values = squared_distances(take(lot).astype(np.float64), self._vectors[own].astype(np.float64))
             result[first : first + LOT] = np.where(own == NOBODY, np.inf, values)
         return result
+
+
+class NearestAnswers:
+    """6 bytes a row while fewer than 65,535 rows are answered, then 8.
+
+    bounds (n,): upper bound on the squared distance to the nearest answer; -1 = answered, or not a candidate
+    slots (n,): slot of that answer. A bound and its slot always speak of the same answer, so that rows whose answer
+    is taken back are known.
+    """
+
+    def __init__(self, rows: NormedRows, answers: AnswerSlots, bounds: Float32, slots: Slots) -> None:
+        self.bounds, self.slots = bounds, slots
+        self._rows, self._answers = rows, answers
+
+    @staticmethod
+    def blank(rows: NormedRows, answers: AnswerSlots) -> NearestAnswers:
+        """Nothing is answered."""
+        n = len(rows.stored)
+        bounds = np.full(n, np.inf, dtype=np.float32)
+        return NearestAnswers(rows, answers, bounds, np.full(n, NOBODY, dtype=np.uint16))
+
+    def copy(self) -> NearestAnswers:
+        """One to try things on."""
+        return NearestAnswers(self._rows, self._answers, self.bounds.copy(), self.slots.copy())
+
+    def mark_answered(self, rows: Sequence[int], slots: Int) -> None:
+        """Mark rows of this part as answered, and make room for the slots of all."""
+        if self._answers.capacity > np.iinfo(self.slots.dtype).max:
+            self.slots = self.slots.astype(np.uint32)
+        own = np.asarray(rows, dtype=np.int64) - self._rows.start
+        here = (own >= 0) & (own < len(self.bounds))
+        self.bounds[own[here]], self.slots[own[here]] = -1, slots[here]
+
+    def squares(self, positions: Int) -> Float64:
+        """Float64 squared distance of these rows to the answer in their slot."""
+        return self._answers.squares(self._rows.stored.take, positions, self.slots)
+
+    def best(self, mask: Mask | None = None) -> tuple[int, float] | None:
+        """Row and squared distance of the exact max-min pick among the candidates."""
+        known = self._answers.slots
+        vectors = self._answers.vectors(known)
+
+        def exact(positions: Int) -> Float64:
+            squares, which = nearest_centre(self._rows.stored.take(positions), vectors)
+            if len(known):
+                self.slots[positions] = known[which]
+            return squares
+
+        best = exact_farthest(self.bounds, exact, self.squares, mask)
+        return None if best is None else (best.index + self._rows.start, best.squared)
