@@ -23,12 +23,17 @@ def test_a_file_that_is_being_written_is_not_there_yet_and_replaces_the_old_one_
     assert [found.name for found in tmp_path.iterdir()] == ["result.json"]
 
 
+def write_half(path: Path) -> None:
+    with replacing(path) as file:
+        file.write(b"half of the new")
+        raise ZeroDivisionError
+
+
 def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
     path = tmp_path / "result.json"
     path.write_bytes(b"old")
-    with pytest.raises(ZeroDivisionError), replacing(path) as file:
-        file.write(b"half of the new")
-        raise ZeroDivisionError
+    with pytest.raises(ZeroDivisionError):
+        write_half(path)
     assert path.read_bytes() == b"old"
     assert [found.name for found in tmp_path.iterdir()] == ["result.json"]
 
