@@ -17,10 +17,21 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
 
 
 class ApodError(Exception):
-    """Base of all errors this package raises on purpose."""
+    """Base of all errors this package raises on purpose. Copies say the same: in other threads and processes too."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Rebuilt from its message, whatever arguments its class takes."""
+        return _rebuilt, (type(self), self.args, self.__dict__)
+
+
+def _rebuilt(kind: type[ApodError], args: tuple[Any, ...], state: dict[str, Any]) -> ApodError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(state)
+    return error
 
 
 class InputError(ApodError, ValueError):

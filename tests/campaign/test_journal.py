@@ -7,8 +7,9 @@ import time
 
 import pytest
 
+from apod.campaign.errors import StoreError
 from apod.campaign.journal import Desk, _Slot
-from apod.errors import InputError
+from apod.errors import ApodError, InputError, UnknownName
 from apod.testing.contract import Workshop
 
 
@@ -70,6 +71,42 @@ def test_one_wrong_command_does_not_spoil_those_it_shares_a_commit_with(on_sqlit
         thread.join()
     assert sorted(outcomes) == [-9, -7, -5, -3, -1, 2, 4, 6, 8, 10]
     assert campaign.verify_log().events == 1 + 5
+
+
+@pytest.mark.parametrize("error", [UnknownName("column", "agee", ["age"]), StoreError("full"), KeyError("x")], ids=repr)
+def test_nobody_keeps_a_receipt_of_a_commit_that_was_rolled_back(on_sqlite: Workshop, error: Exception) -> None:
+    journal = on_sqlite.create().journal
+    enter, outcomes = threading.Event(), []
+
+    def act(number: int, desk: Desk) -> int:
+        seq = desk.append("budget", {"budget": 100 + number})
+        if number == 5:
+            raise error  # after it appended: the whole commit goes
+        return seq
+
+    def run(number: int) -> None:
+        try:
+            outcomes.append(journal.submit(lambda desk: act(number, desk)))
+        except Exception as raised:  # noqa: BLE001 whatever it is, the test looks at it
+            outcomes.append(raised)
+
+    threads = [threading.Thread(target=lambda: journal.submit(lambda desk: enter.wait(10)))]
+    threads += [threading.Thread(target=run, args=(number,)) for number in range(1, 11)]
+    for thread in threads:
+        thread.start()
+    while len(journal._waiting) < 10:
+        time.sleep(0.001)
+    enter.set()
+    for thread in threads:
+        thread.join()
+    assert journal.head() == 1
+    assert len(outcomes) == 10
+    assert all(isinstance(raised, ApodError | KeyError) for raised in outcomes)
+    assert len({id(raised) for raised in outcomes}) == 10
+    if isinstance(error, ApodError):
+        assert {(type(raised), str(raised)) for raised in outcomes} == {(type(error), str(error))}
+    else:
+        assert sorted(type(raised).__name__ for raised in outcomes) == ["KeyError", *["StoreError"] * 9]
 
 
 def test_whoever_leaves_the_line_does_not_hold_up_the_others(on_sqlite: Workshop) -> None:

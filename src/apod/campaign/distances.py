@@ -38,7 +38,8 @@ class Distances:
         rows = list(answered)
         with self._one_at_a_time:
             coverage = self._coverage = self._coverage or self._opened(rows)
-            coverage.remove([row for row in coverage.answered if row not in set(rows)])
+            kept = set(rows)
+            coverage.remove([row for row in coverage.answered if row not in kept])
             coverage.add(rows)
             yield coverage
             if self._file is not None and self._on_file != coverage.answered:

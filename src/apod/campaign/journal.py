@@ -11,6 +11,7 @@ import json
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -227,8 +228,11 @@ class Journal:
                 desk.flush()
         except BaseException as error:
             self._forget()
-            for slot in batch:
-                slot.value, slot.error = None, _copy(error)
+            for slot in batch:  # before anything else can fail: nobody may keep a receipt of what was rolled back
+                slot.value, slot.error = None, _interrupted()
+            if isinstance(error, ApodError):
+                for slot in batch:  # an error of their own: a shared one would collect all their tracebacks
+                    slot.error = copy(error)
             if not isinstance(error, ApodError):
                 raise
 
@@ -348,8 +352,5 @@ _MOVE_HEAD = (
 )
 
 
-def _copy(error: BaseException) -> ApodError:
-    """Every caller raises an error of its own: a shared one would collect all their tracebacks."""
-    if isinstance(error, ApodError):
-        return type(error)(*error.args)
+def _interrupted() -> StoreError:
     return StoreError("The call was interrupted before it was recorded: repeat it.")
