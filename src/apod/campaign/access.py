@@ -130,7 +130,7 @@ class Access:
 
     def revoke_name(self, name: str) -> int:
         """End everything somebody has; how many were still good."""
-        table = schema.access
+        table, name = schema.access, clean_name("annotator's name", name)
         with self._store.writing() as connection:
             return self._end(connection, (table.c.campaign == self._campaign) & (table.c.name == name))
 

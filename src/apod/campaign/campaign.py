@@ -25,7 +25,7 @@ from apod.campaign.journal import Desk, Journal, read_answers
 from apod.campaign.owning import Owning
 from apod.campaign.question import Question, Turn
 from apod.campaign.session import Refits, clean_key, default_folder
-from apod.campaign.settings import CampaignSettings, clean_name
+from apod.campaign.settings import CampaignSettings, clean_name, composed
 from apod.campaign.status import AnnotatorReport, Status, annotators_of, status_of
 from apod.campaign.store import Store
 from apod.campaign.transfer import ExportReport
@@ -171,6 +171,7 @@ class Campaign(Handing, Owning):
                 names = list(connection.execute(select(schema.campaigns.c.name).order_by("id")).scalars())
             if name is None and len(names) == 1:
                 name = names[0]
+            name = None if name is None else composed(name)
             if name not in names:
                 known = ", ".join(map(repr, names)) or "none"
                 raise NotFound(f"Name one of the campaigns in {store.label}: {known}.")
@@ -328,10 +329,11 @@ class Campaign(Handing, Owning):
         if sum(item is not None for item in (row, question, annotator)) != 1:
             raise InputError("Say what to erase: a row, a question or an annotator.")
         token = self._token(question, None)[0] if question is not None else None
+        name = None if annotator is None else clean_name("annotator's name", annotator)
 
         def command(desk: Desk) -> Erasure:
             which = token(desk.state) if token is not None else None
-            return erase(desk, self._models, row=row, token=which, annotator=annotator)
+            return erase(desk, self._models, row=row, token=which, annotator=name)
 
         done = self.journal.submit(command)
         self.journal.submit(lambda desk: sweep(desk, self._models))

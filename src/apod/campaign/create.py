@@ -22,7 +22,7 @@ from apod.campaign.files import Files, Staged, staged
 from apod.campaign.journal import Journal
 from apod.campaign.materials import store_features
 from apod.campaign.reserve import held_out_rows
-from apod.campaign.settings import CampaignSettings, checked
+from apod.campaign.settings import CampaignSettings, checked, composed
 from apod.campaign.store import Store
 from apod.campaign.upgrade import check_schema, upgrade
 from apod.data.files import read_table
@@ -161,9 +161,9 @@ def _gold(gold: Mapping[int, str], settings: CampaignSettings, rows: int) -> dic
     for row, group in gold.items():
         if not 0 <= int(row) < rows:
             raise InputError(f"There is no row {row} for a gold question: rows go from 0 to {rows - 1}.")
-        if group not in settings.groups:
+        if composed(str(group)) not in settings.groups:
             raise UnknownGroup(f"The gold answer for row {row} is none of the campaign's groups.")
-        found[int(row)] = settings.groups.index(group)
+        found[int(row)] = settings.groups.index(composed(str(group)))
     return found
 
 

@@ -17,7 +17,7 @@ from apod.campaign.audit import moment
 from apod.campaign.journal import Desk, read_answers
 from apod.campaign.question import Question, question_id
 from apod.campaign.session import Session
-from apod.campaign.settings import clean_name
+from apod.campaign.settings import clean_name, composed
 from apod.campaign.state import GROUP, State
 
 PREPARING_SECONDS = 1.0
@@ -99,7 +99,7 @@ class Handing(Session):
 
     def own_answers(self, annotator: str, limit: int = 10) -> list[OwnAnswer]:
         """The annotator's latest answers that stand, the newest first; what was erased is gone from here too."""
-        number, groups = self.materials.campaign, self.settings.groups
+        number, groups, annotator = self.materials.campaign, self.settings.groups, composed(annotator)
 
         def look(connection: Connection, state: State, at: int) -> list[tuple[int, OwnAnswer]]:
             mine = [state.answers[act] for act in state.acts.get(annotator, ()) if act in state.answers][-limit:]
@@ -118,6 +118,7 @@ class Handing(Session):
 
     def progress(self, annotator: str | None = None) -> Progress:
         """How far the campaign is, and the annotator."""
+        annotator = None if annotator is None else composed(annotator)
         return self.journal.view(lambda c, state, at: progress_of(state, state.now(at), annotator))
 
     def head(self) -> int:

@@ -28,7 +28,7 @@ from apod.campaign.lead import LEAD_SECONDS
 from apod.campaign.materials import Materials
 from apod.campaign.question import Question, parse_id, question_id
 from apod.campaign.refit import Background, Refitter
-from apod.campaign.settings import CampaignSettings, check_kind, clean_name
+from apod.campaign.settings import CampaignSettings, check_kind, clean_name, composed
 from apod.campaign.state import CANNOT_TELL, DECLINED, GROUP, State
 from apod.campaign.store import Store
 from apod.errors import InputError
@@ -68,6 +68,7 @@ class Session:
     ) -> None:
         if refit not in ("thread", "process", "demand"):
             raise InputError(f"{str(refit)[:40]!r} is no way to refit: use thread, process or demand.")
+        name = composed(name)
         with store.reading() as connection:
             row = connection.execute(select(schema.campaigns).where(schema.campaigns.c.name == name)).one()
         self.store, self.name = store, name
@@ -199,8 +200,8 @@ class Session:
     def _value(self, answer: object) -> Value:
         if answer in (CANNOT_TELL, DECLINED):
             return Value(str(answer))
-        if isinstance(answer, str) and answer in self.settings.groups:
-            return Value(GROUP, self.settings.groups.index(answer))
+        if isinstance(answer, str) and composed(answer) in self.settings.groups:
+            return Value(GROUP, self.settings.groups.index(composed(answer)))
         raise UnknownGroup("That is none of this campaign's groups: `apod status` lists how they are written.")
 
     def _kind(self, kind: str | None) -> str:

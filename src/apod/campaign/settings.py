@@ -116,7 +116,12 @@ def clean_name(what: str, name: object) -> str:
         raise InputError(f"The {what} has {len(name)} characters: keep it below {NAME_LIMIT}.")
     if any(unicodedata.category(letter) in ("Cc", "Cs") for letter in name):
         raise InputError(f"The {what} holds a control character or half a character: leave it out.")
-    return unicodedata.normalize("NFC", name)
+    return composed(name)
+
+
+def composed(text: str) -> str:
+    """A text in the form in which names are stored and compared (Unicode NFC)."""
+    return unicodedata.normalize("NFC", text)
 
 
 def clean_text(what: str, text: str) -> str:

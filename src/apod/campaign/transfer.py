@@ -18,7 +18,7 @@ from apod.campaign.exchange import READERS, WRITERS, Batch, Record, format_of, r
 from apod.campaign.journal import Desk, read_answers
 from apod.campaign.label_studio import from_tasks, to_tasks
 from apod.campaign.question import parse_id, question_id
-from apod.campaign.settings import check_kind, clean_name
+from apod.campaign.settings import check_kind, clean_name, composed
 from apod.campaign.state import CANNOT_TELL, DECLINED, GOLD, GROUP, State
 from apod.errors import InputError
 from apod.files import write_private
@@ -191,9 +191,10 @@ def _incoming(session: Session, batch: Batch, annotator: str | None, kind: str) 
 def _value(session: Session, place: int, record: Record) -> Value:
     if record.outcome in (CANNOT_TELL, DECLINED):
         return Value(record.outcome)
-    if record.outcome != GROUP or record.group not in session.settings.groups:
+    group = composed(record.group or "")
+    if record.outcome != GROUP or group not in session.settings.groups:
         raise UnknownGroup(f"Answer {place} is none of this campaign's groups. Nothing was imported.")
-    return Value(GROUP, session.settings.groups.index(record.group))
+    return Value(GROUP, session.settings.groups.index(group))
 
 
 def _rows(session: Session, found: Sequence[Record]) -> list[int]:

@@ -3,13 +3,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Literal
+from unicodedata import normalize
+
 import pytest
 
+from apod.campaign import Campaign
 from apod.campaign.errors import CampaignFinished, Conflict, NotFound, NotYours, UnknownGroup
 from apod.errors import BudgetError, InputError
 from apod.testing.contract import GROUPS, Contract, Workshop, answer_all, group_of
 
 LEASE = 60.0
+Form = Literal["NFC", "NFD"]
 
 
 class AskingContract(Contract):
@@ -298,6 +304,35 @@ class AskingContract(Contract):
             campaign.undo("a")
         campaign.finish(False)
         assert campaign.ask("b") is not None
+
+    @pytest.mark.parametrize(("stored", "used"), [("NFC", "NFD"), ("NFD", "NFC")])
+    def test_a_name_is_one_name_however_its_letters_are_composed(
+        self, workshop: Workshop, tmp_path: Path, stored: Form, used: Form
+    ) -> None:
+        campaign, who, group = "Zähler", "José Ångström", "Größe"
+        first = [normalize(stored, text) for text in (campaign, who, group)]
+        second = [normalize(used, text) for text in (campaign, who, group)]
+        assert first != second
+        made = workshop.create(name=first[0], groups=(first[2], "other"), gold={7: second[2]})
+        with Campaign.open(workshop.place.url, second[0], files=workshop.place.files, engine=workshop.engine) as found:
+            assert found.name == made.name
+        links = [made.access.grant(name, what=what) for name in (first[1], second[1]) for what in ("link", "token")]
+        assert made.access.revoke_name(second[1]) == 4
+        assert not any(made.access.good(link.id) for link in links)
+        question = made.ask(first[1])
+        assert question is not None
+        assert made.ask(second[1]) == question == made.own_question(question.id, second[1])
+        made.tell(question, second[2], annotator=second[1])
+        assert made.tell(question, first[2], annotator=first[1]).repeated
+        assert [own.question for own in made.own_answers(second[1])] == [question.id]
+        assert made.progress(second[1]).mine_answered == 1
+        again = made.undo(second[1])
+        assert again is not None
+        assert made.skip(again.id, annotator=second[1])
+        (tmp_path / "in.csv").write_text(f"row,group,annotator\n3,{second[2]},{second[1]}\n", encoding="utf-8")
+        assert made.import_(tmp_path / "in.csv").added == 1
+        assert [report.name for report in made.annotators()] == [normalize("NFC", who)]
+        assert made.erase(annotator=second[1]).answers == 1 + 1  # the one taken back too
 
     def test_the_budget_can_be_extended_but_not_below_what_is_taken(self, workshop: Workshop) -> None:
         campaign = workshop.create(budget=2)
