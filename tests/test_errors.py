@@ -10,6 +10,7 @@ import pkgutil
 import pytest
 
 import apod
+from apod.campaign.errors import UnknownQuestion
 from apod.errors import ApodError, UnknownName
 
 
@@ -26,7 +27,8 @@ def all_kinds() -> list[type[ApodError]]:
 
 
 def example(kind: type[ApodError]) -> ApodError:
-    return kind("dataset", "adlut", ["adult"]) if kind is UnknownName else kind("what is wrong, and what to do")
+    own = {UnknownName: ("dataset", "adlut", ["adult"]), UnknownQuestion: ()}
+    return kind(*own.get(kind, ("what is wrong, and what to do",)))
 
 
 def sent(error: ApodError) -> object:
@@ -43,7 +45,7 @@ def test_a_copy_of_an_error_says_the_same(kind: type[ApodError], duplicate: obje
         assert made is not error
         assert (type(made), str(made), made.args) == (kind, str(error), error.args)
         assert made.__notes__ == ["while testing"]
-        with pytest.raises(kind, match=r"adult|what is wrong"):
+        with pytest.raises(kind, match=r"adult|what is wrong|no such question"):
             raise made
 
 

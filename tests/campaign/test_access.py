@@ -94,3 +94,27 @@ def test_nothing_prints_a_secret(on_sqlite: Workshop) -> None:
     granted = on_sqlite.create().access.grant("maria")
     assert granted.token not in repr(granted)
     assert granted.token.split(".")[1] not in repr(granted)
+
+
+def test_the_marks_move_with_every_change_and_with_nothing_else(workshop: Workshop) -> None:
+    access, elsewhere = workshop.create().access, workshop.open().access
+    seen = [access.marks()]
+
+    def moved() -> bool:
+        seen.append(access.marks())
+        return seen[-1] != seen[-2]
+
+    assert not moved()
+    link = elsewhere.grant("maria", days=1)
+    assert moved()
+    session = elsewhere.redeem(link.token)
+    assert session is not None
+    assert moved()
+    assert access.visitor(session.token, "session") is not None
+    assert not moved()
+    elsewhere.revoke(session.id)
+    assert moved()
+    elsewhere.grant("bob", days=2)
+    assert moved()
+    workshop.pass_time(3 * DAY / 1000)
+    assert moved()

@@ -13,9 +13,11 @@ from contextlib import ExitStack
 import httpx2
 import pandas as pd
 import pytest
+import web_people
 from web_people import GROUPS, STRENGTHS, House, Live, housed, live, turn, until
 
 from apod.campaign import Campaign
+from apod.web import stream as stream_module
 from apod.web.limits import Limits
 from apod.web.settings import ServeSettings
 
@@ -306,6 +308,23 @@ def test_a_revoked_session_is_told_goodbye(server: Live) -> None:
         owner.close()
         assert "event: refit" not in heard
         assert client.get("/api/v1/me").status_code == 401
+
+
+def test_whom_another_process_revokes_hears_it_at_the_next_look(server: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream_module, "BEAT_SECONDS", 3600.0)  # the check now and then must not be what ends it
+    elsewhere = Campaign.open(server.campaign.store.url, engine=web_people.build_quick)
+    with httpx2.Client(base_url=server.origin, headers={"X-Apod": "1"}, timeout=20) as client:
+        client.post("/api/v1/session", json={"token": server.link().split("#")[1]})
+        with client.stream("GET", "/api/v1/events") as answer:
+            heard = []
+            for line in answer.iter_lines():
+                heard.append(line)
+                if line == "event: progress":
+                    assert elsewhere.access.revoke_name("maria") == 1
+                if line.startswith("event: bye"):
+                    break
+        assert heard[-1] == "event: bye"
+    elsewhere.close()
 
 
 def test_a_server_that_ends_says_goodbye_and_does_not_hang(new_campaign: Callable[..., Campaign]) -> None:

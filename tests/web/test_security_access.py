@@ -111,6 +111,29 @@ def test_every_route_is_described_and_belongs_to_somebody(
     assert all(set(tags) & {"owner", "annotator", "session", "events"} for _, _, tags in routes)
 
 
+def test_an_error_does_not_tell_which_questions_there_are(
+    house: House, routes: list[tuple[str, str, list[str]]]
+) -> None:
+    maria, bob = house.enter("maria"), house.enter("bob")
+    held, own = turn(bob)["questions"], turn(maria)["questions"][0]["id"]
+    bob.post(f"/api/v1/questions/{held[0]['id']}/answer", json={"answer": GROUPS[0], "key": "k"})
+    bob.post(f"/api/v1/questions/{held[1]['id']}/skip", json={"key": "s"})
+    foreign = [case["id"] for case in held]
+    absent = ["1-1", "999-999999", "0-0", f"77-{own.split('-')[1]}", f"77-{foreign[0].split('-')[1]}"]
+    paths = [(method, path) for method, path, _ in routes if "{question}" in path]
+    assert len(paths) >= 5
+    for method, path in paths:
+        body = {"answer": GROUPS[0], "key": "mine"} if path.endswith(("answer", "correction")) else {"key": "mine"}
+        heard = set()
+        for question in (*foreign, *absent):
+            address = path.replace("{question}", question)
+            found = maria.request(method, address, json=body if method == "POST" else None)
+            headers = {name: value for name, value in found.headers.items() if name != "date"}
+            heard.add((found.status_code, found.text, frozenset(headers.items())))
+        assert len(heard) == 1, (method, path)
+        assert heard.pop()[0] == 404
+
+
 def test_a_link_opens_one_session_only(house: House) -> None:
     token = house.link()
     first, second = house.stranger(), house.stranger()

@@ -12,7 +12,7 @@ import secrets
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, delete, func, insert, select, update
 
 from apod.campaign import schema
 from apod.campaign.audit import moment
@@ -133,6 +133,15 @@ class Access:
         table, name = schema.access, clean_name("annotator's name", name)
         with self._store.writing() as connection:
             return self._end(connection, (table.c.campaign == self._campaign) & (table.c.name == name))
+
+    def marks(self) -> tuple[int | None, ...]:
+        """Numbers that change with everything that is granted, used or revoked, or runs out, by whatever process."""
+        table = schema.access
+        good = table.c.revoked.is_(None) & (table.c.expires > self._store.clock + self._store.skew())
+        times = (func.max(table.c.created), func.max(table.c.used), func.max(table.c.revoked))
+        query = select(func.count().filter(good), func.count(table.c.revoked), *times)
+        with self._store.reading() as connection:
+            return tuple(connection.execute(query.where(table.c.campaign == self._campaign)).one())
 
     def entries(self) -> list[AccessEntry]:
         """All links, sessions and tokens, the newest first."""

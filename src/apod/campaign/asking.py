@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from apod.campaign import schema
-from apod.campaign.errors import CampaignFinished, Conflict, NotFound, NotYours
+from apod.campaign.errors import CampaignFinished, Conflict, NotFound, NotYours, UnknownQuestion
 from apod.campaign.events import Sealed
 from apod.campaign.journal import Desk, Queued
 from apod.campaign.state import GOLD, Asked, Lease, State
@@ -180,7 +180,7 @@ def find_lease(state: State, token: int, annotator: str | None) -> Lease:
     """A lease by its token, if it is this annotator's (or nobody asks whose it is)."""
     found = state.leases.get(token)
     if found is None:
-        raise NotFound("There is no such question in this campaign: use the id that `ask` gave.")
+        raise UnknownQuestion
     if annotator is not None and found.annotator != annotator:
         raise NotYours("This question was put to another annotator: ask for one of your own.")
     return found

@@ -7,7 +7,8 @@
         ├── FileDamaged           a matrix file beside the database is missing or not what it was (a CheckpointError)
         ├── Conflict              a second, different answer, or a reused key
         ├── CampaignFinished      the campaign was ended: it asks nothing more
-        ├── NotFound              no such campaign, question or row (an InputError)
+        ├── NotFound              no such campaign or row, nothing to undo or to erase (an InputError)
+        │   └── UnknownQuestion   no question of the campaign has this id
         ├── NotYours              the question was put to somebody else (an InputError)
         └── UnknownGroup          the answer is none of the campaign's groups (an InputError and an AnnotatorError)
 
@@ -45,7 +46,14 @@ class CampaignFinished(CampaignError):
 
 
 class NotFound(CampaignError, InputError):
-    """No such campaign, question or row."""
+    """No such campaign or row, nothing to undo or to erase."""
+
+
+class UnknownQuestion(NotFound):
+    """No question of the campaign has this id."""
+
+    def __init__(self) -> None:
+        super().__init__("There is no such question in this campaign: use the id that `ask` gave, such as 3-17.")
 
 
 class NotYours(CampaignError, InputError):

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from apod.campaign.asking import Why
-from apod.campaign.errors import NotFound
+from apod.campaign.errors import UnknownQuestion
 
 
 @dataclass(frozen=True)
@@ -58,5 +58,5 @@ def parse_id(text: object) -> tuple[int, int]:
     """Number and token of a question id."""
     number, dash, token = str(text)[:50].strip().partition("-")
     if not (dash and number.isascii() and number.isdigit() and token.isascii() and token.isdigit()):
-        raise NotFound("That is no question id: use the one that `ask` gave, such as 3-17.")
+        raise UnknownQuestion
     return int(number), int(token)

@@ -21,7 +21,7 @@ from apod.campaign.asking import Leased
 from apod.campaign.audit import moment
 from apod.campaign.display import Display
 from apod.campaign.engine import Engine, EngineFactory, engine_folders, engine_name
-from apod.campaign.errors import FileDamaged, NotFound, UnknownGroup
+from apod.campaign.errors import FileDamaged, NotFound, UnknownGroup, UnknownQuestion
 from apod.campaign.files import Files
 from apod.campaign.journal import Journal, read_answers
 from apod.campaign.lead import LEAD_SECONDS
@@ -192,7 +192,7 @@ class Session:
         def find(state: State) -> int:
             held = state.leases.get(token)
             if held is None or held.number != number:
-                raise NotFound("There is no such question in this campaign: use the id that `ask` gave.")
+                raise UnknownQuestion
             return token
 
         return find, None if annotator is None else clean_name("annotator's name", annotator)

@@ -188,7 +188,8 @@ def restore_coverage(
         coverage = _load(Path(path), rows)
     except _Unusable:
         return Coverage(matrix, wanted, threads=threads)
-    coverage.remove([row for row in coverage.answered if row not in set(wanted)])
+    kept = set(wanted)
+    coverage.remove([row for row in coverage.answered if row not in kept])
     coverage.add(wanted)
     return coverage
 

@@ -51,7 +51,6 @@ def enter(request: Request, response: Response, server: Served, body: Entry) -> 
         httponly=True,
         samesite="strict",
     )
-    server.hub.access_changed()
     return Me(role=session.role, name=session.name, campaign=server.campaign.name, expires_at=session.expires_at)
 
 
@@ -59,7 +58,6 @@ def enter(request: Request, response: Response, server: Served, body: Entry) -> 
 def leave(response: Response, server: Served, who: Anybody) -> None:
     """End one's own session."""
     server.campaign.access.revoke(who.id)
-    server.hub.access_changed()
     response.delete_cookie(server.cookie, path="/", secure=server.settings.secure, httponly=True, samesite="strict")
 
 

@@ -18,6 +18,7 @@ from apod.campaign.errors import (
     NotFound,
     NotYours,
     StoreError,
+    UnknownQuestion,
 )
 from apod.errors import ApodError, BudgetError, InputError
 
@@ -30,7 +31,7 @@ _CODES = {
 }  # fmt: skip
 
 _STATUS: tuple[tuple[type[ApodError], int], ...] = (
-    (NotYours, 404),  # whether there is such a question is nobody else's business
+    (NotYours, 404),  # whether there is such a question is nobody else's business: the text is the same
     (NotFound, 404),
     (StoreError, 503),
     (FileDamaged, 500),
@@ -93,7 +94,7 @@ async def _apod_error(request: Request, error: Any) -> Response:
     if status == 500:
         log.error("a request failed with %s", type(error).__name__)
         return problem(500, "The server could not do this; its log says more.")
-    message = _NO_QUESTION if isinstance(error, NotYours) else str(error)
+    message = _NO_QUESTION if isinstance(error, NotYours | UnknownQuestion) else str(error)
     if isinstance(error, StoreError):  # its text names paths and servers
         log.error("%s", error)
         message = "The database cannot be used at the moment: nothing is lost, repeat in a while."

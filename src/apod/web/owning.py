@@ -122,7 +122,6 @@ def invite(request: Request, server: Served, who: Owner, body: Invitation) -> In
     """Make a link for a person, or a token for a program."""
     name = OWNER if body.role == "owner" else body.name
     made = server.campaign.access.grant(name, body.role, body.what, body.days)
-    server.hub.access_changed()
     is_link = body.what == "link"
     link = f"{server.settings.origin_for(request.headers.get('host'))}/enter#{made.token}"
     return Invited(
@@ -137,7 +136,6 @@ def invite(request: Request, server: Served, who: Owner, body: Invitation) -> In
 def revoke_name(server: Served, who: Owner, body: Whose) -> Revoked:
     """End everything somebody has."""
     count = server.campaign.access.revoke_name(body.name)
-    server.hub.access_changed()
     return Revoked(revoked=count)
 
 
@@ -145,4 +143,3 @@ def revoke_name(server: Served, who: Owner, body: Whose) -> Revoked:
 def revoke(server: Served, who: Owner, id: AccessId) -> None:
     """End a link, a session or a token."""
     server.campaign.access.revoke(id)
-    server.hub.access_changed()

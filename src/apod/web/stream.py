@@ -30,7 +30,7 @@ class Seen:
     seq: int = -1
     progress: str = ""
     model: tuple[int, int] | None = None  # when the latest model was measured, and how many answers it knows
-    access: int = 0  # how often links or sessions changed
+    access: tuple[int | None, ...] = ()  # what tells that links, sessions or tokens changed
     downloads: int = 0  # how often a download changed
 
 
@@ -42,13 +42,9 @@ class Hub:
         self._seen = Seen()
         self._changed = asyncio.Event()
         self._watchers: Counter[str] = Counter()
-        self._access = self._downloads = 0
+        self._downloads = 0
         self._task: asyncio.Task[None] | None = None
         self._stopped = False
-
-    def access_changed(self) -> None:
-        """Links or sessions changed; may be called from any thread."""
-        self._access += 1
 
     def download_changed(self) -> None:
         """A download was started or is done; may be called from any thread."""
@@ -114,7 +110,8 @@ class Hub:
         seq, progress = self._campaign.head(), self._seen.progress
         if seq != self._seen.seq:
             progress = json.dumps({**self._progress(), "seq": seq})
-        return Seen(seq, progress, self._campaign.last_refit(), self._access, self._downloads)
+        access = self._campaign.access.marks()
+        return Seen(seq, progress, self._campaign.last_refit(), access, self._downloads)
 
     def _announce(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()
