@@ -46,7 +46,7 @@ class Counted(int):
 
 @pytest.mark.parametrize("limit", [10, 10**6])
 def test_the_work_for_the_answers_grows_with_their_number_not_with_its_square(tmp_path, monkeypatch, limit):
-    monkeypatch.setattr(large, "LARGE", limit)
+    monkeypatch.setattr(blocks, "LARGE", limit)
     matrix = np.random.default_rng(0).standard_normal((500, 4)).astype(np.float32)
     for distances in (Distances(matrix, tmp_path / "state"), Distances(matrix, tmp_path / "state")):
         for count in (400, 399):  # the second is opened from the file, where there is one
