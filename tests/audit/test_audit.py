@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from io import BytesIO
 from pathlib import Path
 
@@ -295,6 +296,28 @@ def asked(file: Path, tmp_path: Path) -> Path:
 def run_audit(file: Path, *more: object) -> Result:
     arguments = [file, "--label", "hired", "--prediction", "old", "--groups", ",".join(NAMES), *more]
     return CliRunner().invoke(build_app(), ["audit", *map(str, arguments)])
+
+
+def test_groups_that_are_formulas_to_a_spreadsheet_are_written_as_text_and_read_back(
+    file: Path, tmp_path: Path
+) -> None:
+    names = ("=1+1", "@b")
+    said = AuditColumns("hired", ("old",), group_names=names)
+    truth = np.array(names)[population(1500)["groups"]]
+    first, second = tmp_path / "first.csv", tmp_path / "second.csv"
+    drawn = read_audit(file, said).draw(20)
+    drawn.assign(group=truth[drawn["row"]]).to_csv(first, index=False)
+    command = [file, "--label", "hired", "--prediction", "old", "--groups", ",".join(names), "--answers", first]
+    written = CliRunner().invoke(build_app(), ["audit", *map(str, [*command, "--draw", 5, "--out", second])])
+    assert written.exit_code == 0
+    with second.open(newline="") as opened:
+        cells = [cell for line in csv.reader(opened) for cell in line]
+    assert not [cell for cell in cells if cell[:1] in "=@" and cell]
+    assert {"'=1+1", "'@b"} <= set(cells)
+    again = read_audit(file, said, second)
+    rows = drawn["row"].to_numpy()
+    assert [names[code] for code in again.groups[rows]] == truth[rows].tolist()
+    assert (again.groups >= 0).sum() == 20
 
 
 def test_a_draw_never_overwrites_answers(file: Path, asked: Path) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pandas as pd
@@ -74,6 +76,26 @@ def test_what_goes_out_comes_back_the_same(on_sqlite: Workshop, elsewhere: Works
     assert (again.added, again.repeated) == (0, 10)
     assert told(other) == told(campaign)
     assert other.verify_log().ok
+
+
+FORMULAS = ["=HYPERLINK(1)", "+1", "-2", "@SUM(A1)", "\t=1", "\r=1", "'=1", "a\rb", "a\nb", " x "]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_ids_groups_and_annotators_that_are_formulas_to_a_spreadsheet_come_back_the_same(
+    on_sqlite: Workshop, elsewhere: Workshop, tmp_path: Path, name: str
+) -> None:
+    rules: dict[str, Any] = {"rows": 10, "groups": ("=1+1", "@b"), "ids": FORMULAS, "budget": 10}
+    campaign = on_sqlite.create(**rules)
+    answer_all(campaign, "-maria", lambda row: ("=1+1", "@b")[row % 2])
+    campaign.export(tmp_path / name)
+    other = elsewhere.create(**rules)
+    assert other.import_(tmp_path / name).added == 10
+    assert told(other) == told(campaign)
+    if name.endswith(".csv"):
+        with (tmp_path / name).open(newline="") as file:
+            cells = [cell for line in csv.reader(file) for cell in line]
+        assert not [cell for cell in cells if cell.lstrip()[:1] in ("=", "+", "-", "@")]
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -258,7 +280,7 @@ def test_a_row_that_is_no_whole_number_is_refused_with_the_whole_file(
         "json": json.dumps([_task(number) for number in (1, row)]),
     }
     (tmp_path / f"in.{suffix}").write_text(content[suffix])
-    with pytest.raises(InputError, match="no whole number"):
+    with pytest.raises(InputError, match="`row` that is not a whole number"):
         campaign.import_(tmp_path / f"in.{suffix}", annotator="a")
     assert campaign.status().answered == 0
 

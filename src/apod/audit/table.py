@@ -15,6 +15,7 @@ from apod.audit.design import allocate, draw_people
 from apod.audit.people import CellPlan, People, cells_of, check_people, sample_of
 from apod.audit.result import Audit
 from apod.audit.shares import FloatArray, estimate_shares
+from apod.data.csv_cells import unescaped
 from apod.data.dataset import UNKNOWN, IntArray
 from apod.data.encode import TableEncoder
 from apod.data.files import read_table
@@ -112,7 +113,8 @@ def refuse_losing_answers(path: Path, written: pd.DataFrame, column: str) -> Non
     kept = set(zip(written["row"].astype(str), written["group"], strict=True))
     for name in named:
         filled = there[_filled(there[name])]
-        told = zip(filled["row"].astype(str).str.strip(), filled[name].astype(str).str.strip(), strict=True)
+        groups = filled[name].astype(str).str.strip().map(unescaped)
+        told = zip(filled["row"].astype(str).str.strip(), groups, strict=True)
         lost = set(told) - kept
         if lost:
             raise InputError(
@@ -182,7 +184,8 @@ def _answer_columns(
         raise InputError(f"Column 'row' of {answers.name} needs whole numbers from 0 to {len(frame) - 1}, each once.")
     places = rows.astype(np.int64)
     group, chance = empty.copy(), empty.copy()
-    group.iloc[places] = given[said.group].astype(object).where(given[said.group].notna(), None).to_numpy()
+    written = given[said.group].map(lambda cell: unescaped(cell) if isinstance(cell, str) else cell)
+    group.iloc[places] = written.astype(object).where(written.notna(), None).to_numpy()
     if said.probability not in columns:
         return group, None
     chance.iloc[places] = given[said.probability].to_numpy()

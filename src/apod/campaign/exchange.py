@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -11,8 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
+from pyarrow import parquet
 
 from apod.campaign.state import GROUP
+from apod.data.csv_cells import read_cells, write_cells
+from apod.data.frames import refuse_repeated
 from apod.errors import InputError, UnknownName
 
 SUFFIXES = {".csv": "csv", ".parquet": "parquet", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "label_studio"}
@@ -65,8 +70,9 @@ def read_bytes(path: Path) -> bytes:
 
 
 def to_csv(records: Sequence[Record]) -> bytes:
-    """Comma-separated values with a header."""
-    return _frame(records).to_csv(index=False).encode()
+    """Comma-separated values with a header; no text in it is a formula to a spreadsheet."""
+    names = [item.name for item in fields(Record)]
+    return write_cells(names, ([getattr(record, name) for name in names] for record in records))
 
 
 def to_parquet(records: Sequence[Record]) -> bytes:
@@ -83,32 +89,45 @@ def to_jsonl(records: Sequence[Record]) -> bytes:
 
 def from_csv(data: bytes) -> Batch:
     """Answers from comma-separated values; a group may be called "NA" or "None"."""
-    try:
-        frame = pd.read_csv(io.BytesIO(data), dtype=str, keep_default_na=False, encoding="utf-8-sig")
-    except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError):
-        raise InputError("The file is not comma-separated text in UTF-8: nothing was imported.") from None
-    return _batch([{str(key): value for key, value in row.items()} for row in frame.to_dict("records")])
+    return _batch(read_cells(data))
 
 
 def from_parquet(data: bytes) -> Batch:
     """Answers from a Parquet file."""
     try:
-        frame = pd.read_parquet(io.BytesIO(data))
+        file = parquet.ParquetFile(pa.BufferReader(data))
+        names = list(file.schema_arrow.names)
+        refuse_repeated(names)
+        rows = file.read(columns=[name for name in names if name in _READ], use_threads=False).to_pylist()
+    except InputError:
+        raise
     except Exception:  # noqa: BLE001 pyarrow raises many types; none of their texts is needed
         raise InputError("The file is not Parquet, or damaged: nothing was imported.") from None
-    plain = frame.astype(object).where(frame.notna(), None)
-    return _batch([{str(key): value for key, value in row.items()} for row in plain.to_dict("records")])
+    return _batch([{name: _present(value) for name, value in row.items()} for row in rows])
+
+
+def _present(value: object) -> object:
+    """A cell as pandas means it: NaN is a gap."""
+    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def from_jsonl(data: bytes) -> Batch:
     """Answers from JSON Lines."""
     try:
-        rows = [json.loads(line) for line in data.decode().splitlines() if line.strip()]
-    except (json.JSONDecodeError, UnicodeDecodeError):
+        rows = [read_json(line) for line in data.decode().split("\n") if line.strip()]
+    except ValueError:
         raise InputError("The file is not one JSON object per line in UTF-8: nothing was imported.") from None
     if not all(isinstance(row, dict) for row in rows):
         raise InputError("The file is not one JSON object per line: nothing was imported.")
     return _batch(rows)
+
+
+def read_json(text: str | bytes) -> Any:
+    """What a JSON text says; a `ValueError` whatever is wrong with it."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
 
 
 def read_gold(path: Path) -> dict[int, str]:
@@ -136,51 +155,77 @@ def _frame(records: Sequence[Record]) -> pd.DataFrame:
 def _batch(rows: Sequence[Mapping[str, Any]]) -> Batch:
     if rows and not {"row", "id"} & set(rows[0]):
         raise InputError("The file has neither a column `row` nor a column `id`: nothing was imported.")
-    return Batch(tuple(_record(line, row) for line, row in enumerate(rows, start=1)))
+    return Batch(tuple(checked_record(f"Answer {line} of the file", row) for line, row in enumerate(rows, start=1)))
 
 
-def _record(line: int, row: Mapping[str, Any]) -> Record:
-    def text(name: str) -> str | None:
-        value = row.get(name)
-        return None if value is None or value == "" else str(value)
+def checked_record(what: str, given: Mapping[str, Any]) -> Record:
+    """An answer from what a file says of it, whatever that is; InputError, which repeats no value, unless it fits.
 
-    try:
-        number, probability = text("row"), text("probability")
-        return Record(
-            row=None if number is None else row_number(number),
-            id=text("id"),
-            annotator=text("annotator"),
-            outcome=text("outcome") or GROUP,
-            group=text("group"),
-            kind=text("kind"),
-            purpose=text("purpose") or "training",
-            probability=None if probability is None else float(probability),
-            counted=_truth(text("counted"), True),
-            late=_truth(text("late"), False),
-            question=text("question"),
-        )
-    except ValueError:
-        raise InputError(
-            f"Answer {line} of the file has a row that is no whole number, a probability that is no number, or a "
-            "`counted` or `late` that is neither true nor false: nothing was imported."
-        ) from None
+    A field that is missing, None or empty takes its default. `what` names the place in the error.
+    """
+    values: dict[str, Any] = {}
+    for name, (read, fits) in _READ.items():
+        try:
+            value = read(given.get(name))
+        except (TypeError, ValueError, OverflowError):
+            raise InputError(f"{what} has a `{name}` that is not {fits}: nothing was imported.") from None
+        if value is not None:
+            values[name] = value
+    if not {"row", "id"} & set(values):
+        raise InputError(f"{what} names neither a row nor an id: nothing was imported.")
+    return Record(**values)
 
 
-def row_number(value: object) -> int:
-    """A row as a file says it, 8 or 8.0; a `ValueError` where it is none, for rounding would name somebody else."""
-    text = str(value).strip()
-    if not re.fullmatch(r"[0-9]{1,18}(\.0*)?", text):
-        raise ValueError
-    return int(text.partition(".")[0])
-
-
-def _truth(text: str | None, default: bool) -> bool:
+def row_number(value: object) -> int | None:
+    """A row as a file says it, 8 or 8.0; an error where it is none, for rounding would name somebody else."""
+    text = _text(value)
     if text is None:
-        return default
-    if text.lower() not in ("true", "false", "1", "0"):
+        return None
+    if not re.fullmatch(r"[0-9]{1,18}(\.0*)?", text.strip()):
         raise ValueError
-    return text.lower() in ("true", "1")
+    return int(text.strip().partition(".")[0])
 
+
+def _text(value: object) -> str | None:
+    """A text, or a whole number in its place, such as an id; None where there is nothing."""
+    if value is None or value == "":
+        return None
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise TypeError
+    return str(value)
+
+
+def _share(value: object) -> float | None:
+    if value is None or value == "":
+        return None
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise TypeError
+    found = float(value)
+    if not 0 < found <= 1:
+        raise ValueError
+    return found
+
+
+def _truth(value: object) -> bool | None:
+    if value is None or value == "":
+        return None
+    known = {"true": True, "1": True, "false": False, "0": False}
+    word = str(value).lower()
+    if not isinstance(value, str | bool | int) or word not in known:
+        raise ValueError
+    return known[word]
+
+
+_WORD = (_text, "a text")
+_READ: Mapping[str, tuple[Callable[[object], object], str]] = {
+    "row": (row_number, "a whole number"),
+    "probability": (_share, "a number above 0 and up to 1"),
+    "counted": (_truth, "true or false"),
+    "late": (_truth, "true or false"),
+    **dict.fromkeys(("id", "annotator", "outcome", "group", "kind", "purpose", "question"), _WORD),
+}
 
 WRITERS: Mapping[str, Callable[[Sequence[Record]], bytes]] = {
     "csv": to_csv,

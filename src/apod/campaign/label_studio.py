@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
-from apod.campaign.exchange import Batch, Record, row_number
+from apod.campaign.exchange import Batch, Record, checked_record, read_json
 from apod.campaign.state import CANNOT_TELL, DECLINED, GROUP
 from apod.errors import InputError
 
@@ -80,59 +80,87 @@ def _annotation(number: int, record: Record) -> dict[str, Any]:
 def from_tasks(data: bytes) -> Batch:
     """Answers from tasks with annotations, as Label Studio exports them."""
     try:
-        tasks = json.loads(data)
-    except (json.JSONDecodeError, UnicodeDecodeError):
+        tasks = read_json(data)
+    except ValueError:
         raise InputError("The file is not JSON: nothing was imported.") from None
-    if not isinstance(tasks, list) or not all(isinstance(task, dict) and "data" in task for task in tasks):
+    if not isinstance(tasks, list):
         raise InputError("The file is not a list of Label Studio tasks: nothing was imported.")
     records: list[Record] = []
     cancelled: list[tuple[str | None, int | None]] = []
     for place, task in enumerate(tasks, start=1):
-        if not isinstance(task["data"], dict) or not {"row", "id"} & set(task["data"]):
-            raise InputError(f"Task {place} has neither `row` nor `id` in its data: export tasks from the campaign.")
-        for annotation in task.get("annotations") or task.get("completions") or []:
-            choice = _choice(annotation)
-            if annotation.get("was_cancelled") or choice is None:
-                cancelled.append((task["data"].get("question"), task["data"].get("row")))
+        what = f"Task {place}"
+        task = _table(what, "task", task)
+        about = _table(what, "data", task.get("data"))
+        if not {"row", "id"} & set(about):
+            raise InputError(f"{what} has neither `row` nor `id` in its data: export tasks from the campaign.")
+        for one in _list(what, "annotations", task.get("annotations") or task.get("completions")):
+            annotation = _table(what, "annotations", one)
+            choice = _choice(what, annotation)
+            found = _record(what, about, _table(what, "meta", task.get("meta")), annotation, choice)
+            if annotation.get("was_cancelled") is True or choice is None:
+                cancelled.append((found.question, found.row))
             else:
-                records.append(_record(place, task, annotation, choice))
+                records.append(found)
     return Batch(tuple(records), tuple(cancelled))
 
 
-def _choice(annotation: Mapping[str, Any]) -> str | None:
-    for item in annotation.get("result") or []:
+def _record(
+    what: str, about: Mapping[str, Any], meta: Mapping[str, Any], annotation: Mapping[str, Any], choice: str | None
+) -> Record:
+    ours = _table(what, "apod", annotation.get("apod"))
+    given = {
+        "row": about.get("row"),
+        "id": about.get("id"),
+        "annotator": _who(annotation.get("completed_by")),
+        "outcome": choice if choice in (CANNOT_TELL, DECLINED) else GROUP,
+        "group": None if choice in (CANNOT_TELL, DECLINED) else choice,
+        "kind": ours.get("kind"),
+        "purpose": meta.get("purpose"),
+        "probability": meta.get("probability"),
+        "counted": ours.get("counted"),
+        "late": ours.get("late"),
+        "question": ours.get("question") or about.get("question"),
+    }
+    return checked_record(what, given)
+
+
+def _choice(what: str, annotation: Mapping[str, Any]) -> str | None:
+    """The one choice of an annotation; None where there is none, or several."""
+    if not isinstance(annotation.get("was_cancelled"), bool | None):
+        raise _wrong(what, "was_cancelled")
+    for one in _list(what, "result", annotation.get("result")):
+        item = _table(what, "result", one)
         if item.get("type") == "choices" and item.get("from_name", "group") == "group":
-            chosen = (item.get("value") or {}).get("choices") or []
+            chosen = _list(what, "choices", _table(what, "value", item.get("value")).get("choices"))
             if len(chosen) == 1:
-                return str(chosen[0])
+                if not isinstance(chosen[0], str):
+                    raise _wrong(what, "choices")
+                return chosen[0]
     return None
 
 
-def _record(place: int, task: Mapping[str, Any], annotation: Mapping[str, Any], choice: str) -> Record:
-    ours, meta, data = annotation.get("apod") or {}, task.get("meta") or {}, task["data"]
-    outcome = choice if choice in (CANNOT_TELL, DECLINED) else GROUP
-    identity, row = data.get("id"), data.get("row")
-    try:
-        number = None if row is None else row_number(row)
-    except ValueError:
-        raise InputError(f"Task {place} has a row that is no whole number: nothing was imported.") from None
-    return Record(
-        row=number,
-        id=None if identity is None else str(identity),
-        annotator=_who(annotation.get("completed_by")),
-        outcome=outcome,
-        group=choice if outcome == GROUP else None,
-        kind=ours.get("kind"),
-        purpose=meta.get("purpose") or "training",
-        probability=meta.get("probability"),
-        counted=ours.get("counted", True),
-        late=ours.get("late", False),
-        question=ours.get("question") or data.get("question"),
-        answered_at=annotation.get("created_at"),
-    )
+def _who(completed_by: Any) -> Any:
+    """Who annotated, by what Label Studio says of them; the caller checks its type."""
+    if not isinstance(completed_by, dict):
+        return completed_by
+    return completed_by.get("email") or completed_by.get("username") or completed_by.get("id")
 
 
-def _who(completed_by: Any) -> str | None:
-    if isinstance(completed_by, Mapping):
-        completed_by = completed_by.get("email") or completed_by.get("username") or completed_by.get("id")
-    return None if completed_by is None else str(completed_by)
+def _table(what: str, name: str, value: Any) -> dict[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise _wrong(what, name)
+    return value
+
+
+def _list(what: str, name: str, value: Any) -> list[Any]:
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise _wrong(what, name)
+    return value
+
+
+def _wrong(what: str, name: str) -> InputError:
+    return InputError(f"{what} of the file is not as Label Studio writes it, in `{name}`: nothing was imported.")

@@ -80,6 +80,7 @@ def _pairs(text: str) -> dict[str, str]:
 
 def _draw(found: AuditTable, count: int, out: Path | None, as_json: bool, group: str) -> None:
     from apod.audit.table import refuse_losing_answers
+    from apod.data.csv_cells import write_cells
     from apod.files import write_private
 
     if out is None and not as_json:
@@ -87,7 +88,8 @@ def _draw(found: AuditTable, count: int, out: Path | None, as_json: bool, group:
     drawn = found.draw(count)
     if out is not None:
         refuse_losing_answers(out, drawn, group)
-        write_private(out, drawn.to_csv(index=False).encode())  # it will hold people's groups
+        cells = write_cells(list(drawn.columns), drawn.itertuples(index=False))
+        write_private(out, cells)  # it will hold people's groups
     if as_json:
         typer.echo(drawn.drop(columns="group").to_json(orient="records"))
         return
