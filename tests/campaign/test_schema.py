@@ -25,7 +25,7 @@ upgrade_module = sys.modules[upgrade.__module__]  # the package has a function o
 LATER = '''"""A later version."""
 import sqlalchemy as sa
 from alembic import op
-revision, down_revision, branch_labels, depends_on = "0003", "0002", None, None
+revision, down_revision, branch_labels, depends_on = "0004", "0003", None, None
 def upgrade():
     op.add_column("apod_campaigns", sa.Column("colour", sa.String(20)))
     {more}
@@ -57,7 +57,7 @@ def later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], No
     def release(more: str) -> None:
         folder = tmp_path / "later"
         folder.mkdir()
-        (folder / "v0003_later.py").write_text(LATER.format(more=more))
+        (folder / "v0004_later.py").write_text(LATER.format(more=more))
 
         def both() -> Config:
             config = migrations()
@@ -65,7 +65,7 @@ def later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], No
             config.set_main_option("path_separator", "newline")
             return config
 
-        monkeypatch.setattr(upgrade_module, "HEAD_REVISION", "0003")
+        monkeypatch.setattr(upgrade_module, "HEAD_REVISION", "0004")
         monkeypatch.setattr(upgrade_module, "migrations", both)
 
     return release
@@ -78,7 +78,7 @@ def test_an_upgrade_keeps_every_answer(workshop: Workshop, later: Callable[[str]
     later("pass")
     with pytest.raises(SchemaError, match="apod campaign upgrade"):
         Campaign.open(workshop.place.url)
-    assert upgrade(campaign.store) == "0003"
+    assert upgrade(campaign.store) == "0004"
     with campaign.store.reading() as connection:
         assert connection.execute(text("SELECT colour FROM apod_campaigns")).all() == [(None,)]
     again = workshop.open()
@@ -92,7 +92,7 @@ def test_an_upgrade_that_fails_leaves_the_database_as_it_was(workshop: Workshop,
     with pytest.raises(StoreError):
         upgrade(campaign.store)
     with campaign.store.reading() as connection:
-        assert connection.execute(text("SELECT version_num FROM apod_version")).scalar() == "0002"
+        assert connection.execute(text("SELECT version_num FROM apod_version")).scalar() == schema.HEAD_REVISION
     with pytest.raises(StoreError), campaign.store.reading() as connection:
         connection.execute(text("SELECT colour FROM apod_campaigns"))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ from apod.campaign.answers import collect
 from apod.campaign.audit import LogCheck
 from apod.campaign.create import Pool, create, table_pool
 from apod.campaign.engine import EngineFactory, GroupAnswer, Model
-from apod.campaign.erasing import Erasure, erase, sweep
+from apod.campaign.erasing import Erasure, erase
 from apod.campaign.errors import CampaignError, NotFound
 from apod.campaign.handing import Handing
 from apod.campaign.journal import Desk, Journal, read_answers
@@ -251,6 +251,7 @@ class Campaign(Handing, Owning):
 
     def status(self) -> Status:
         """Counts that name nobody's group and nobody's accuracy."""
+        self._overwriting.retry()
         number = self.materials.campaign
         return self.reader.view(
             lambda c, state, at: status_of(c, number, state, self.settings, collect(state, read_answers(c, number)), at)
@@ -336,9 +337,7 @@ class Campaign(Handing, Owning):
             return erase(desk, self._models, row=row, token=which, annotator=name)
 
         done = self.journal.submit(command)
-        self.journal.submit(lambda desk: sweep(desk, self._models))
-        for table in ("apod_answers", "apod_reasons", "apod_models", "apod_outcomes", "apod_proposals"):
-            self.store.compact(table)
+        done = replace(done, overwritten=self._overwriting.attempt())
         self._wake()
         return done
 

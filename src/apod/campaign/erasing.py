@@ -6,26 +6,74 @@ they chose: with the other answers at hand, anybody could refit with either grou
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import Table, delete, select
 
 from apod.campaign import schema
 from apod.campaign.achieved import forget_outcomes
-from apod.campaign.errors import NotFound
+from apod.campaign.errors import NotFound, StoreError
 from apod.campaign.files import Files
-from apod.campaign.journal import Desk
+from apod.campaign.journal import Desk, Journal
+from apod.campaign.overwriting import note_due, overwrite
 from apod.campaign.state import Given, State
 
-MODEL_SUFFIX = ".safetensors"
+PATIENCE = 0.25
+"""Seconds for which an erasure may keep others waiting; a later call waits a fifth of it."""
+
+AGAIN_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
 class Erasure:
-    """What was erased."""
+    """What was erased.
+
+    overwritten  no byte of it is left in the database's files; otherwise somebody still reads an older state, and it is
+                 overwritten at one of the next calls after that
+    """
 
     answers: int
     models: int
+    overwritten: bool = False
+
+
+class Overwriting:
+    """What is left to overwrite in one campaign's database, from this process."""
+
+    def __init__(self, journal: Journal, models: Files) -> None:
+        self._journal, self._models = journal, models
+        self._tried = float("-inf")
+
+    def attempt(self, seconds: float = PATIENCE) -> bool:
+        """Overwrite what is due; whether nothing is left. Whatever goes wrong leaves it due."""
+        self._tried = time.monotonic()
+        with suppress(StoreError):
+            due = self._due()
+            if due and self._overwrite(due, seconds):
+                table = schema.erasures
+                mine = (table.c.campaign == self._journal.campaign) & table.c.seq.in_([row.seq for row in due])
+                with self._journal.store.writing() as connection:
+                    connection.execute(delete(table).where(mine))
+            return not due or not self._due()
+        return False
+
+    def retry(self) -> None:
+        """Try again, once a second at most."""
+        if time.monotonic() - self._tried >= AGAIN_SECONDS:
+            self.attempt(PATIENCE / 5)
+
+    def _overwrite(self, due: Sequence[Any], seconds: float) -> bool:
+        self._journal.submit(lambda desk: sweep(desk, self._models))
+        return overwrite(self._journal.store, max(row.erased_by or 0 for row in due), seconds)
+
+    def _due(self) -> Sequence[Any]:
+        table = schema.erasures
+        with self._journal.store.reading() as connection:
+            return connection.execute(select(table).where(table.c.campaign == self._journal.campaign)).all()
 
 
 def erase(desk: Desk, models: Files, *, row: int | None, token: int | None, annotator: str | None) -> Erasure:
@@ -49,7 +97,7 @@ def erase(desk: Desk, models: Files, *, row: int | None, token: int | None, anno
         "sealed": sorted({*values, *reasons} - state.erased),
         "models": sorted(spoiled),
     }
-    desk.append("erased", body)
+    note_due(desk, desk.append("erased", body))
     desk.publish([], None)  # proposals of a spoiled model go too
     return Erasure(len(hit) + len(gold), len(spoiled))
 

@@ -3,8 +3,8 @@
 `apod_events` is the truth and only ever grows (triggers refuse changes). What may have to be erased stands apart:
 `apod_answers` (group values) and `apod_reasons` (why a row was asked, which model did it), each row with the salt of
 the commitment its event carries. `apod_proposals` and `apod_models` are caches that can be computed again;
-`apod_outcomes` keeps what each model achieved, and goes with the answers it knew. `apod_access` says who may come in
-over the web; tokens stand there hashed.
+`apod_outcomes` keeps what each model achieved, and goes with the answers it knew. `apod_erasures` lists erasures whose
+bytes are still in the database's files. `apod_access` says who may come in over the web; tokens stand there hashed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-HEAD_REVISION = "0002"
+HEAD_REVISION = "0003"
 """The schema this version of the package reads and writes."""
 
 VERSION_TABLE = "apod_version"
@@ -124,6 +124,14 @@ outcomes = Table(
     Column("at", BigInteger, nullable=False),
     Column("answers", Integer, nullable=False),
     Column("outcome", Text, nullable=False),  # JSON: curve, rates, bound
+)
+
+erasures = Table(
+    "apod_erasures",
+    metadata,
+    Column("campaign", ForeignKey("apod_campaigns.id"), primary_key=True),
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),  # the event of the erasure
+    Column("erased_by", BigInteger),  # PostgreSQL: the number of the transaction
 )
 
 access = Table(

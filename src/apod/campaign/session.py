@@ -21,6 +21,7 @@ from apod.campaign.asking import Leased
 from apod.campaign.audit import moment
 from apod.campaign.display import Display
 from apod.campaign.engine import Engine, EngineFactory, engine_folders, engine_name
+from apod.campaign.erasing import Overwriting
 from apod.campaign.errors import FileDamaged, NotFound, UnknownGroup, UnknownQuestion
 from apod.campaign.files import Files
 from apod.campaign.journal import Journal, read_answers
@@ -86,6 +87,8 @@ class Session:
         ahead = ON_DEMAND if refit == "demand" else None
         self.refitter = Refitter(self.reader, self._models, self.materials, self.engine, lead_seconds, ahead)
         self._background: Background | Worker | None = None
+        self._overwriting = Overwriting(self.journal, self._models)
+        self._overwriting.attempt()
 
     def __enter__(self) -> Self:
         return self
@@ -135,6 +138,7 @@ class Session:
                     self._background = Worker("apod.campaign.refit_main", self.job())
 
     def _wake(self) -> None:
+        self._overwriting.retry()
         self._start()
         if self._background is not None:
             self._background.wake()

@@ -13,6 +13,7 @@ from sqlalchemy import Connection, select
 from apod.campaign import schema
 from apod.campaign.answers import Collected
 from apod.campaign.noise import fleiss_kappa, pairwise_kappa
+from apod.campaign.overwriting import count_due
 from apod.campaign.settings import CampaignSettings
 from apod.campaign.state import CANNOT_TELL, DECLINED, GOLD, State
 
@@ -35,6 +36,7 @@ class Status:
     late: int  # came after their lease had run out
     uncounted: int  # of those, recorded but without a part in the campaign
     erased: int
+    erasures_due: int  # whose bytes are still in the database's files, because somebody reads an older state
     gold_answered: int
     groups_seen: int  # how many different groups have an answer
     by_kind: Mapping[str, int]
@@ -103,6 +105,7 @@ def status_of(
         late=sum(given.late for given in standing),
         uncounted=sum(not given.counted for given in standing),
         erased=sum(given.erased for given in state.answers.values()),
+        erasures_due=count_due(connection, campaign),
         gold_answered=len(standing) - len(ordinary),
         groups_seen=len({item.group for item in collected.known if item.purpose != GOLD}),
         by_kind=dict(Counter(given.kind for given in counted)),

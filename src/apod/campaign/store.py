@@ -113,16 +113,23 @@ class Store:
         except (DBAPIError, PoolTimeout) as error:
             raise self._explain(error, committing=False) from None
 
-    def compact(self, table: str) -> None:
-        """Leave no copy of deleted rows in the database's files."""
+    @contextmanager
+    def at_once(self, seconds: float) -> Iterator[Connection]:
+        """A connection outside of any transaction, whose statements wait for others no longer than so many seconds."""
         try:
             with self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-                if self.path is not None:  # secure_delete overwrote the pages; the old ones may stand in the log file
-                    connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
-                else:
-                    connection.exec_driver_sql(f"VACUUM {table}")
+                self._check_still_there(connection)
+                connection.exec_driver_sql(self._patience(seconds))
+                try:
+                    yield connection
+                finally:
+                    connection.exec_driver_sql(self._patience(BUSY_SECONDS))
         except (DBAPIError, PoolTimeout) as error:
             raise self._explain(error, committing=False) from None
+
+    def _patience(self, seconds: float) -> str:
+        ms = round(1000 * seconds)
+        return f"PRAGMA busy_timeout={ms}" if self.path is not None else f"SET SESSION lock_timeout TO '{ms}ms'"
 
     @contextmanager
     def disposed_on_error(self) -> Iterator[Store]:
@@ -221,12 +228,14 @@ def _sqlite_engine(path: Path) -> Engine:
         cursor.execute("PRAGMA foreign_keys=ON")
         cursor.execute("PRAGMA cache_size=-512")  # KiB a connection; the system caches the file for all of them
         cursor.execute("PRAGMA secure_delete=ON")  # an erased answer is overwritten, not merely forgotten
+        cursor.execute("PRAGMA temp_store=MEMORY")  # nor does a copy of it go into a file for sorting
         cursor.close()
 
     @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:
-        write = connection.get_execution_options().get("apod_write")
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+        options = connection.get_execution_options()
+        if options.get("isolation_level") != "AUTOCOMMIT":
+            connection.exec_driver_sql("BEGIN IMMEDIATE" if options.get("apod_write") else "BEGIN")
 
     return engine
 

@@ -334,6 +334,7 @@ def erase(
     annotator: str | None = typer.Option(None, help="Erase everything this annotator answered."),
     campaign: str | None = NAME,
     files: Path | None = FILES,
+    as_json: bool = JSON,
 ) -> None:
     """Erase answers and whatever was computed from them; the log keeps that something was erased, not what.
 
@@ -341,7 +342,15 @@ def erase(
     """
     with opened_campaign(url, campaign, files) as opened:
         done = opened.erase(row=row, question=question, annotator=annotator)
+    if as_json:
+        typer.echo(json.dumps(asdict(done)))
+        return
     typer.echo(f"{done.answers} answers and {done.models} models erased.")
+    if not done.overwritten:
+        typer.echo(
+            "Their bytes are still in the database's files, because somebody is reading an older state: end that "
+            "reader, then run `apod status`, which overwrites them and says so."
+        )
 
 
 def verify(

@@ -40,6 +40,11 @@ def show_status(found: dict[str, Any]) -> None:
     if found["answered"] > found["standing"]:
         gone = found["answered"] - found["standing"]
         typer.echo(f"  {gone} more erased; they stay paid from the budget, which has {found['remaining']} left")
+    if found["erasures_due"]:
+        typer.echo(
+            f"  {found['erasures_due']} erasures are still to be overwritten in the database's files: somebody reads "
+            "an older state; it happens at the first call after that reader has ended"
+        )
     typer.echo(f"  groups: {', '.join(found['groups'])}")
     for name in ("cannot_tell", "declined", "skipped", "late", "erased", "model_answers", "behind", "agreement"):
         if found[name]:
