@@ -15,7 +15,7 @@ import apod
 PACKAGE = Path(apod.__file__).parent
 
 LAYERS: list[set[str]] = [
-    {"errors", "randomness", "threads", "files", "tensorfiles", "processes"},
+    {"errors", "randomness", "threads", "files", "jsonable", "processes"},
     {"data", "fairness"},
     {"heads", "maxmin"},
     {"models"},

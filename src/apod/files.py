@@ -1,19 +1,23 @@
-"""Files written whole or not at all, and the digest of what is in them."""
+"""Files written whole or not at all, tensors in them without pickle, and the digest of what is in them."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 from uuid import uuid4
 
 import numpy as np
 import numpy.typing as npt
 
-from apod.errors import InputError
+from apod.errors import CheckpointError, InputError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @contextmanager
@@ -29,10 +33,10 @@ def replacing(path: Path, *, private: bool = False) -> Iterator[BinaryIO]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.replace(partial, path)
+        partial.replace(path)
     except BaseException:
         with suppress(OSError):
-            os.unlink(partial)
+            partial.unlink()
         raise
 
 
@@ -54,3 +58,43 @@ def digest(*parts: str | bytes | npt.NDArray[Any], size: int = 16) -> str:
         else:
             found.update(part.encode() if isinstance(part, str) else part)
     return found.hexdigest()
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+    """Replace `path` by these tensors in safetensors form, with the facts as JSON in the file's header."""
+    import safetensors.torch
+
+    packed = {name: value.detach().contiguous() for name, value in tensors.items()}
+    content = safetensors.torch.save(packed, metadata={"facts": json.dumps(dict(facts))})
+    with replacing(path) as file:
+        file.write(content)
+
+
+def read_tensors(path: Path, key: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The tensors and facts of a file that was written with this `key` among its facts."""
+    import safetensors
+
+    try:
+        with safetensors.safe_open(path, framework="pt") as file:
+            facts = json.loads((file.metadata() or {}).get("facts", "{}"))
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dict)
+    except (safetensors.SafetensorError, json.JSONDecodeError, OSError) as error:
+        raise CheckpointError(f"{path} is damaged ({error}): delete it to start again.") from error
+    if facts.get("key") != key:
+        raise CheckpointError(
+            f"{path} belongs to other pictures, settings or another seed: choose another folder, or delete it."
+        )
+    return tensors, facts
+
+
+@contextmanager
+def only_one(lock: Path) -> Iterator[None]:
+    """One process at a time within the block; the others wait. A killed one lets go by dying."""
+    try:
+        import fcntl
+    except ImportError:  # no such locks on Windows: two processes then do the same work twice, harmlessly
+        yield
+        return
+    with lock.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import threading
 import time
@@ -24,6 +23,7 @@ from apod.bench.store import Part, ResultStore
 from apod.bench.unit import UnitData, failed_part, identity, run_arm, run_key
 from apod.data import Dataset
 from apod.errors import InputError
+from apod.files import digest
 from apod.method.pod import Training
 from apod.method.settings import PRESETS, Settings, answers_allowed
 from apod.processes import safe_children
@@ -148,7 +148,7 @@ def run_unit(
         return
 
     def keep(trainer: str, part: Part) -> None:
-        keys = hashlib.blake2b("".join(row["key"] for row in part.runs).encode(), digest_size=8).hexdigest()
+        keys = digest("".join(row["key"] for row in part.runs), size=8)
         store.write(f"{name}-{seed}-{trainer}-{keys}", part)
 
     with store.reporting(", ".join(filter(None, [name, f"seed {seed}", trainer]))) as report:

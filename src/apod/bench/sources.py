@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
-from uuid import uuid4
 
 import numpy as np
 import pandas as pd
@@ -18,6 +16,7 @@ from torch import Tensor
 from apod.data import DATASETS, Dataset, Split, load_dataset, split_rows
 from apod.data.pictures import CELEBA_GROUPS, load_celeba
 from apod.errors import UnknownName
+from apod.files import digest, replacing
 from apod.method.prepare import prepare
 from apod.method.settings import Settings
 
@@ -72,10 +71,8 @@ class TableSource:
             return torch.from_numpy(np.load(kept, allow_pickle=False))
         embeddings = prepare(self.dataset, settings, seed, progress).embeddings
         folder.mkdir(parents=True, exist_ok=True)
-        partial = kept.with_suffix(f".{uuid4().hex}.partial")
-        with partial.open("wb") as file:
+        with replacing(kept) as file:
             np.save(file, embeddings.numpy(), allow_pickle=False)
-        partial.replace(kept)
         return embeddings
 
 
@@ -107,10 +104,7 @@ class PictureSource:
 
 
 def _digest(dataset: Dataset, *parts: bytes) -> str:
-    digest = hashlib.blake2b(repr([dataset.name, dataset.task]).encode(), digest_size=16)
-    for part in (dataset.labels.tobytes(), dataset.groups.tobytes(), *parts):
-        digest.update(part)
-    return digest.hexdigest()
+    return digest(repr([dataset.name, dataset.task]), dataset.labels, dataset.groups, *parts)
 
 
 def load_source(name: str, data_dir: Path | None, skip_bad: bool = False) -> Source:

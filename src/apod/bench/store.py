@@ -21,6 +21,7 @@ import pandas as pd
 
 from apod.bench.methods import METHODS
 from apod.errors import CheckpointError, InputError
+from apod.files import replacing
 
 FORMAT = 1
 NUMBERS = 3
@@ -151,10 +152,8 @@ class ResultStore:
     def combine(self) -> None:
         """Write every table as one Parquet file, for other tools."""
         for table in TABLES:
-            target = self.folder / f"{table}.parquet"
-            partial = target.with_suffix(".partial")
-            self.read(table).to_parquet(partial, index=False)
-            partial.replace(target)
+            with replacing(self.folder / f"{table}.parquet") as file:
+                self.read(table).to_parquet(file, index=False)
 
 
 def _read(file: Path) -> pd.DataFrame:

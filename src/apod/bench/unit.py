@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from collections.abc import Callable, Sequence
@@ -19,6 +18,7 @@ from apod.bench.methods import NONE, PARTIAL
 from apod.bench.store import NUMBERS, Part, Row
 from apod.data.dataset import Dataset, Split
 from apod.fairness.metrics import METRICS, GroupCounts, group_counts
+from apod.files import digest
 from apod.method.pod import Training, pretrain_head
 from apod.method.prepare import make_pool
 from apod.method.score_choice import BestHeads, RoundScores, score_heads
@@ -51,7 +51,7 @@ def run_key(data_fingerprint: str, seed: int, training: Training, run: RunName) 
     """Content key of a run: whatever could change its numbers, and nothing else."""
     method = [run.method.name, run.method.trainer, run.method.selector, run.method.upfront]
     facts = [NUMBERS, data_fingerprint, seed, asdict(training), method, run.value]
-    return hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=16).hexdigest()
+    return digest(json.dumps(facts, sort_keys=True))
 
 
 def run_arm(

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
+
+from apod.jsonable import plain
 
 GENESIS = "0" * 64
 """What the first event of a chain points back to."""
@@ -66,19 +67,7 @@ def canonical(value: Any) -> str:
     try:
         return _encode(value)
     except (TypeError, ValueError):  # NumPy's, or not finite
-        return _encode(_plain(value))
+        return _encode(plain(value))
 
 
 _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode  # built once: it is slow
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if value is None or isinstance(value, (bool, int, str)):
-        return value
-    if isinstance(value, Mapping):
-        return {str(key): _plain(part) for key, part in value.items()}
-    if hasattr(value, "tolist"):  # NumPy's scalars and arrays
-        return _plain(value.tolist())
-    return [_plain(part) for part in value]

@@ -8,7 +8,6 @@ not know. Estimates that know more may take the place of these under the same na
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,6 +17,7 @@ import torch
 
 from apod.data.blocks import BLOCK, is_large
 from apod.fairness.metrics import METRICS, GroupCounts, soft_group_counts
+from apod.jsonable import number
 from apod.method.algorithm1 import Mitigation
 from apod.method.outlook import look_ahead
 from apod.randomness import generator
@@ -147,11 +147,7 @@ def _rates(counts: GroupCounts, names: Sequence[str], told: npt.NDArray[np.int64
         values["accuracy"] = np.where(sizes > 0, correct / sizes, np.nan)
     found = []
     for group, name in enumerate(names):
-        heads = [{key: _json(value[k, group]) for key, value in values.items()} for k in range(len(sizes))]
+        heads = [{key: number(value[k, group]) for key, value in values.items()} for k in range(len(sizes))]
         size = round(float(sizes[0, group]), 1)
         found.append({"group": name, "size": size, "answers": int(told[group]), "before": heads[0], "after": heads})
     return found
-
-
-def _json(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None

@@ -23,9 +23,9 @@ from torch import Tensor
 from apod.data import TableEncoder
 from apod.data.encode import NumberColumn
 from apod.errors import CheckpointError, InputError
+from apod.files import write_tensors
 from apod.heads.bank import HeadBank
 from apod.models.perceptron import Body, EmbeddingBody, PerceptronBody
-from apod.tensorfiles import write_tensors
 
 FORMAT = 1
 KIND = "apod classifier"

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from apod import processes
 from apod.errors import DataUnavailable, InputError
+from apod.files import replacing
 
 PIP_SECONDS, DOWNLOAD_SECONDS, MOST_BYTES = 60, 10, 100_000_000
 
@@ -175,14 +176,8 @@ def _keep(name: str, file: str, data: bytes) -> Path:
     """Write into the cache so that a reader sees the whole file or none."""
     folder = cache_dir() / name
     folder.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=folder, prefix=".incomplete-")
-    try:
-        with os.fdopen(handle, "wb") as out:
-            out.write(data)
-        os.replace(temporary, folder / file)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    with replacing(folder / file) as out:
+        out.write(data)
     return folder / file
 
 

@@ -38,6 +38,7 @@ from apod.fairness.notions import (
     ratio,
     spread,
 )
+from apod.jsonable import number
 
 if TYPE_CHECKING:
     from apod.data.dataset import FairnessMetric
@@ -241,9 +242,10 @@ class Metrics:
 
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON: undefined is None; `groups` maps a name to its tpr, fpr, selection_rate and n."""
-        numbers = {name: _json(getattr(self, name)) for name in METRICS if name not in RATES}
+        numbers = {name: number(getattr(self, name)) for name in METRICS if name not in RATES}
         groups = {
-            name: {key: _json(getattr(rates, key)) for key in (*RATES, "n")} for name, rates in self.groups.items()
+            name: {**{key: number(getattr(rates, key)) for key in RATES}, "n": rates.n}
+            for name, rates in self.groups.items()
         }
         return {**numbers, "groups": groups, "excluded": self.excluded}
 
@@ -362,7 +364,3 @@ def _percentile(ordered: FloatArray, defined: npt.NDArray[np.int64], share: floa
 def _warn_undefined(names: Sequence[str]) -> None:
     text = f"Undefined, so NaN: {', '.join(names)}. Nobody to measure on, or a rate of 0 to divide by."
     warnings.warn(text, UndefinedRateWarning, stacklevel=3)
-
-
-def _json(value: float) -> float | None:
-    return None if math.isnan(value) else value

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import time
 from collections.abc import Callable, Iterable
@@ -14,6 +13,7 @@ import numpy.typing as npt
 
 from apod.data.arrays import checked_ids, open_array, open_parts, rows_of
 from apod.errors import InputError
+from apod.jsonable import number
 from apod.maxmin.coverage import Coverage, Pick, checked_count, checked_rows
 from apod.maxmin.geometry import Mask
 from apod.maxmin.rows import StoredRows
@@ -38,10 +38,7 @@ class SelectResult:
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON: an infinite distance (nothing was answered yet) is null."""
-        picks: list[dict[str, Any]] = [
-            {"row": pick.row, "distance": pick.distance if math.isfinite(pick.distance) else None}
-            for pick in self.picks
-        ]
+        picks: list[dict[str, Any]] = [{"row": pick.row, "distance": number(pick.distance)} for pick in self.picks]
         for pick, name in zip(picks, self.ids or (), strict=False):
             pick["id"] = name
         return {

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from apod.jsonable import number
+
 WITHHELD = (
     "Withheld: this posterior is known to be too sure. On tables with recorded groups the gap lies above its 95 % "
     "intervals far too often, so neither they nor the expected gaps are shown."
@@ -26,7 +28,7 @@ class Expected:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON; undefined is null."""
-        gap, low, high = (value if math.isfinite(value) else None for value in (self.gap, self.low, self.high))
+        gap, low, high = (number(value) for value in (self.gap, self.low, self.high))
         return {"answers": self.answers, "gap": gap, "interval": [low, high], "strength": self.strength}
 
     @classmethod

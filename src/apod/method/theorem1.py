@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from apod.errors import InputError
+from apod.jsonable import number
 
 FloatArray = npt.NDArray[np.floating[Any]]
 IntArray = npt.NDArray[np.integer[Any]]
@@ -55,7 +56,7 @@ class BoundTerms:
     def to_dict(self, group_names: Sequence[str]) -> dict[str, Any]:
         """Ready for JSON, groups by name. Whatever is not a finite number (NaN, inf) is None."""
         groups = {
-            name: {"n": n, "mean_loss": _json(loss), "delta": _json(delta)}
+            name: {"n": n, "mean_loss": number(loss), "delta": number(delta)}
             for name, n, loss, delta in zip(group_names, self.n, self.mean_loss, self.delta, strict=True)
         }
         letters = (
@@ -69,7 +70,7 @@ class BoundTerms:
             "bound",
             "observed",
         )
-        numbers = {name: _json(getattr(self, name)) for name in letters}
+        numbers = {name: number(getattr(self, name)) for name in letters}
         return {**numbers, "worst_group": group_names[self.worst_group], "groups": groups}
 
 
@@ -183,7 +184,3 @@ def _check(losses: FloatArray, proxy: IntArray, rows: IntArray, told: IntArray, 
         raise InputError("No row has a group, answered or by proxy: Theorem 1 compares groups.")
     if not 0 < gamma < 1:
         raise InputError(f"gamma is {gamma}: pass a probability between 0 and 1, like 0.05.")
-
-
-def _json(value: float) -> float | None:
-    return value if math.isfinite(value) else None

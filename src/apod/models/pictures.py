@@ -7,7 +7,6 @@ and seed. Labels play no part, so tasks that differ by their labels alone share 
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -20,11 +19,11 @@ import torch
 from torch import Tensor
 
 from apod.errors import CheckpointError, InputError
+from apod.files import digest, only_one, read_tensors, replacing, write_tensors
 from apod.models.augment import normalise
 from apod.models.perceptron import FloatArray, Progress
 from apod.models.picture_training import Clock, ImageSettings, Training
 from apod.models.resnet import ResNet18, empty_resnet18, resnet18_from
-from apod.tensorfiles import only_one, read_tensors, replace, write_tensors
 
 __all__ = ["ImageSettings", "ResNetBody", "body_key", "image_embeddings", "pretrain_image_body"]
 
@@ -96,14 +95,12 @@ def body_key(pictures: Pictures, settings: ImageSettings, seed: int, name: str =
     """What a body is known by: the training pictures, the settings, the seed and the version of the recipe."""
     plain = asdict(settings)
     if settings.weights is not None:
-        plain["weights"] = hashlib.blake2b(settings.weights.read_bytes(), digest_size=20).hexdigest()
+        plain["weights"] = digest(settings.weights.read_bytes(), size=20)
     return _digest(json.dumps([RECIPE, int(seed), name, plain], sort_keys=True), pictures)
 
 
 def _digest(text: str, pictures: Pictures) -> str:
-    digest = hashlib.blake2b(f"{text}\n{pictures.shape}\n".encode(), digest_size=20)
-    digest.update(np.ascontiguousarray(pictures).data)
-    return digest.hexdigest()
+    return digest(f"{text}\n{pictures.shape}\n", pictures, size=20)
 
 
 def image_embeddings(
@@ -131,11 +128,8 @@ def image_embeddings(
     body = pretrain_image_body(train, settings=settings, seed=seed, checkpoint_dir=folder, progress=progress)
     embeddings = body.embed(pictures)
     kept.parent.mkdir(parents=True, exist_ok=True)
-    with only_one(kept.parent / "lock"):
-        partial = kept.with_suffix(".partial")
-        with partial.open("wb") as file:
-            np.save(file, embeddings, allow_pickle=False)
-        replace(partial, kept)
+    with only_one(kept.parent / "lock"), replacing(kept) as file:
+        np.save(file, embeddings, allow_pickle=False)
     return embeddings
 
 

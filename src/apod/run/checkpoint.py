@@ -6,38 +6,34 @@ that led there. Together they continue an interrupted run bit for bit.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import torch
 
 from apod.data.blocks import blocks, is_large
 from apod.data.dataset import Dataset
 from apod.errors import CheckpointError
-from apod.files import write_private
+from apod.files import digest, read_tensors, write_private, write_tensors
 from apod.method.algorithm1 import Mitigation, Question
 from apod.method.answers import Answers
 from apod.method.score_choice import BestHeads
 from apod.method.state import take_up, trained_arrays
-from apod.tensorfiles import read_tensors, write_tensors
 
 
 def fingerprint(dataset: Dataset, facts: dict[str, Any]) -> str:
     """What a run must have in common with the one it continues: features, labels, settings, seed, budget."""
-    digest = hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=16)
+    features: list[npt.NDArray[Any]]
     if is_large(len(dataset)):
-        for _, block in blocks(dataset.features.to_numpy()):
-            digest.update(np.ascontiguousarray(block).data)
+        features = [block for _, block in blocks(dataset.features.to_numpy())]  # views
     else:
-        digest.update(pd.util.hash_pandas_object(dataset.features, index=False).to_numpy().tobytes())
-    digest.update(dataset.labels.tobytes())
-    digest.update(json.dumps([dataset.key, dataset.group_names]).encode())
-    return digest.hexdigest()
+        features = [pd.util.hash_pandas_object(dataset.features, index=False).to_numpy()]
+    names = json.dumps([dataset.key, dataset.group_names])
+    return digest(json.dumps(facts, sort_keys=True), *features, dataset.labels, names)
 
 
 class Checkpoint:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from apod.data.dataset import Dataset
 from apod.fairness.metrics import METRICS, GroupCounts, Interval, Metrics, bootstrap, group_counts, paired_bootstrap
 from apod.heads.bank import HeadBank
+from apod.jsonable import number
 from apod.method.algorithm1 import Mitigation
 from apod.method.prepare import Prepared
 from apod.method.rounds import Answered
@@ -24,11 +25,6 @@ from apod.randomness import generator
 
 CURVE_METRICS = ("accuracy", "balanced_accuracy", "gap", "delta_eo", "eop")
 INTERVALS = ("accuracy", "balanced_accuracy", "gap", "delta_eo", "eop")
-
-
-def number(value: float | np.floating[Any]) -> float | None:
-    """A JSON number; undefined and infinite are null."""
-    return float(value) if np.isfinite(value) else None
 
 
 def counts_on_test(prepared: Prepared, bank: HeadBank) -> GroupCounts:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from apod.heads.bank import HeadBank
+from apod.jsonable import number
 from apod.method.algorithm1 import Mitigation
 from apod.method.expected import WITHHELD, gain, is_enough
 from apod.method.outlook import answered, as_expected, expected_gap, look_ahead
@@ -44,8 +45,8 @@ class Recorder:
         self._keep_scores(scores)
         entries = [self._answer(one) for one in heard]
         views = mitigation.views()
-        for number in range(len(views)):
-            self.bounds[number].append(record.bound_entry(self._prepared, mitigation, number))
+        for trajectory in range(len(views)):
+            self.bounds[trajectory].append(record.bound_entry(self._prepared, mitigation, trajectory))
         if self.rounds:
             self.rounds[-1]["asked"] = [entry["row"] for entry in entries]
         curve = record.curve(self._prepared, mitigation, scores)
@@ -79,9 +80,9 @@ class Recorder:
                 {
                     "strength": head.strength,
                     "round": round_,
-                    "gap": record.number(gap),
-                    "interval": [record.number(low), record.number(high)],
-                    "better": record.number(better),
+                    "gap": number(gap),
+                    "interval": [number(low), number(high)],
+                    "better": number(better),
                 }
                 for head, round_, gap, low, high, better in heads
             ],
@@ -148,7 +149,7 @@ class Recorder:
 
     def _keep_scores(self, scores: RoundScores) -> None:
         columns = {"accuracy": scores.accuracy, "fairness": scores.fairness, "score": scores.score}
-        self.scores.append({name: [record.number(v) for v in values] for name, values in columns.items()})
+        self.scores.append({name: [number(v) for v in values] for name, values in columns.items()})
 
     def _answer(self, heard: Answered) -> dict[str, Any]:
         number = heard.question.trajectory
