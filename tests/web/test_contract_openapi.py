@@ -35,7 +35,7 @@ CHECKS = (
     negative_data_rejection,
 )
 
-_LIMITS = Limits(requests_per_second=1e6, burst=10**6, entries_per_minute=1e6)
+_LIMITS = Limits(requests_per_second=1e6, burst=10**6, wrong_per_address=1e6, wrong_per_id=1e6)
 
 
 @pytest.fixture(scope="module")

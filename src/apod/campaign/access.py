@@ -74,6 +74,7 @@ class Access:
 
     def __init__(self, store: Store, campaign: int) -> None:
         self._store, self._campaign = store, campaign
+        self.granted = 0  # links, sessions and tokens made by this object
         self._query = select(schema.access, store.clock.label("now"))
 
     def grant(self, name: str, role: str = "annotator", what: str = "link", days: float = 7.0) -> Granted:
@@ -94,6 +95,9 @@ class Access:
 
     def redeem(self, token: str) -> Granted | None:
         """The session that a link opens, once; None where it opens none."""
+        with self._store.reading() as connection:  # wrong ones must not hold up those who answer
+            if self._find(connection, token) is None:
+                return None
         with self._store.writing() as connection:
             row = self._find(connection, token)
             if row is None or row.what != "link":
@@ -111,6 +115,17 @@ class Access:
         if row is None or row.what != what:
             return None
         return Visitor(row.id, row.what, row.role, row.name, moment(row.expires))
+
+    def recognises(self, token: str) -> bool:
+        """Whether a token is one of ours, be it used up, out of time or revoked."""
+        with self._store.reading() as connection:
+            return self._holder(connection, token) is not None
+
+    def ids(self) -> frozenset[str]:
+        """The ids of all links, sessions and tokens; they prove nothing."""
+        table = schema.access
+        with self._store.reading() as connection:
+            return frozenset(connection.execute(select(table.c.id).where(table.c.campaign == self._campaign)).scalars())
 
     def good(self, id_: str) -> bool:
         """Whether a link, session or token is still good."""
@@ -163,6 +178,7 @@ class Access:
         self, connection: Connection, now: int, what: str, role: str, name: str, days: float, link: str | None = None
     ) -> Granted:
         id_, secret = secrets.token_hex(8), secrets.token_urlsafe(32)
+        self.granted += 1
         expires = now + round(days * DAY)
         row = {"id": id_, "campaign": self._campaign, "what": what, "role": role, "name": name, "hash": _hash(secret)}
         connection.execute(insert(schema.access), row | {"created": now, "expires": expires, "link": link})
@@ -170,12 +186,15 @@ class Access:
 
     def _find(self, connection: Connection, token: str) -> Any:
         """The row of a token that is good: its secret is right, and it is not used up, out of time or revoked."""
+        row = self._holder(connection, token)
+        return row if row is not None and _entry(row, row.now + self._store.skew()).state == "active" else None
+
+    def _holder(self, connection: Connection, token: str) -> Any:
+        """The row of a token whose secret is right."""
         id_, _, secret = token[:200].partition(".")
         table = schema.access
         row = connection.execute(self._query.where(table.c.campaign == self._campaign, table.c.id == id_)).first()
-        if not _right(secret, _NOBODY if row is None else row.hash) or row is None:
-            return None
-        return row if _entry(row, row.now + self._store.skew()).state == "active" else None
+        return row if _right(secret, _NOBODY if row is None else row.hash) else None
 
     def _now(self, connection: Connection) -> int:
         return int(connection.execute(select(self._store.clock)).scalar_one()) + self._store.skew()

@@ -25,6 +25,9 @@ def serve(
     host: str = typer.Option("127.0.0.1", help="Where to listen; anything but this machine is warned about."),
     port: int = typer.Option(8000, help="0 takes any free port."),
     address: str | None = WHERE,
+    trusted_proxy: list[str] = typer.Option(
+        [], help="Address or network of your proxy: its X-Forwarded-For says who sends a request. Repeatable."
+    ),
     campaign: str | None = NAME,
     files: Path | None = FILES,
 ) -> None:
@@ -37,7 +40,7 @@ def serve(
     from apod.web.server import serve as run
     from apod.web.settings import ServeSettings
 
-    settings = ServeSettings(host, port, address)
+    settings = ServeSettings(host, port, address, trusted_proxies=tuple(trusted_proxy))
     opened = Campaign.open(url, campaign, files=files, refit="process")
 
     def ready(found: ServeSettings) -> None:
@@ -46,6 +49,8 @@ def serve(
         typer.echo(f"{opened.name} on {found.origin} (Ctrl-C ends the server; the campaign goes on)")
         typer.echo(f"owner: {found.origin}/enter#{link.token}")
         typer.echo("This link opens one session, within a day. For annotators: apod invite.")
+        if address is not None and not trusted_proxy:
+            typer.echo("note: name your proxy with --trusted-proxy, so that limits count by person.", err=True)
         if not found.loopback:
             typer.echo(
                 f"warning: {host} can be reached from other machines, and nothing is encrypted: people's groups travel "

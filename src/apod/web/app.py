@@ -14,6 +14,7 @@ from fastapi.responses import StreamingResponse
 from apod.campaign import Campaign
 from apod.web import annotating, entering, owning, pictures, watching
 from apod.web.annotating import progress_body
+from apod.web.attempts import Attempts
 from apod.web.building import Builds
 from apod.web.desk import Served, Server
 from apod.web.errors import Refused, add_handlers, described
@@ -64,7 +65,7 @@ def create_app(campaign: Campaign, settings: ServeSettings | None = None) -> Fas
         settings=settings,
         hub=hub,
         pace=Bucket(limits.requests_per_second, limits.burst),
-        entries=Bucket(limits.entries_per_minute / 60, round(limits.entries_per_minute)),
+        attempts=Attempts(campaign.access, limits),
         cookie=cookie_name(campaign),
         looks=Looks(campaign),
         builds=builds,

@@ -8,6 +8,7 @@ from typing import Annotated, cast
 from fastapi import Depends, Request
 
 from apod.campaign import Campaign
+from apod.web.attempts import Attempts
 from apod.web.building import Builds
 from apod.web.limits import Bucket
 from apod.web.looks import Looks
@@ -23,7 +24,7 @@ class Server:
     settings: ServeSettings
     hub: Hub
     pace: Bucket  # by visitor
-    entries: Bucket  # by address, for those who try to come in
+    attempts: Attempts
     cookie: str
     looks: Looks
     builds: Builds

@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, StringConstraints
 
+from apod.web.addresses import sender
 from apod.web.desk import Served
 from apod.web.errors import Refused
 from apod.web.guard import Anybody, check_origin
@@ -35,12 +36,11 @@ router = APIRouter(tags=["session"])
 def enter(request: Request, response: Response, server: Served, body: Entry) -> Me:
     """Open a session with a one-time link; the cookie comes along."""
     check_origin(request, server)
-    address = request.client.host if request.client is not None else ""
-    wait = server.entries.take(address)
-    if wait:
-        raise Refused(429, "Too many attempts to come in: wait a minute.", retry_after=wait)
+    address = sender(request, server.settings.proxies)
+    server.attempts.check(address, body.token)
     session = server.campaign.access.redeem(body.token)
     if session is None:
+        server.attempts.count_wrong(address, body.token)
         raise Refused(401, "This link was used before, ran out or was revoked: ask the owner for a new one.")
     response.set_cookie(
         server.cookie,

@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 from fastapi import Depends, Request, Security
 from fastapi.security import APIKeyCookie, HTTPBearer
 
-from apod.campaign.access import Visitor
+from apod.campaign.access import Visitor, What
+from apod.web.addresses import sender
 from apod.web.desk import Served, Server
 from apod.web.errors import Refused
 
@@ -49,12 +50,12 @@ def visitor(
 ) -> Visitor:
     """Whoever makes the request; 401 where nobody can be made out."""
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
-    access = server.campaign.access
-    if token:
-        found = access.visitor(token.strip(), "token") if scheme.lower() == "bearer" else None
-    else:
-        held = request.cookies.get(server.cookie)
-        found = access.visitor(held, "session") if held else None
+    held = request.cookies.get(server.cookie)
+    found = None
+    if token and scheme.lower() == "bearer":
+        found = _holder(request, server, token.strip(), "token")
+    elif held and not token:
+        found = _holder(request, server, held, "session")
         if found is not None and request.method not in SAFE:
             check_origin(request, server)
     if found is None:
@@ -62,6 +63,16 @@ def visitor(
     wait = server.pace.take(found.id)
     if wait:
         raise Refused(429, "Too many requests at once: slow down.", retry_after=wait)
+    return found
+
+
+def _holder(request: Request, server: Server, token: str, what: What) -> Visitor | None:
+    """Who comes with a token; wrong ones are counted, and refused beyond a limit."""
+    address = sender(request, server.settings.proxies)
+    server.attempts.check(address, token)
+    found = server.campaign.access.visitor(token, what)
+    if found is None:
+        server.attempts.count_wrong(address, token)
     return found
 
 

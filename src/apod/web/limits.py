@@ -19,7 +19,13 @@ class Limits:
     picture_bytes: int = 20_000_000
     requests_per_second: float = 50.0  # by one visitor, lastingly
     burst: int = 200
-    entries_per_minute: float = 20.0  # attempts to come in, by one address
+    wrong_per_address: float = 20.0  # links and tokens in a minute
+    wrong_per_id: float = 10.0  # secrets in a minute, tried with the id of one link, session or token
+    connections: int = 1000
+    connections_per_address: int = 200  # an office of fifty annotators may share one
+    head_seconds: float = 10.0  # for a request to arrive, but for its body
+    body_seconds: float = 30.0
+    unread_seconds: float = 60.0  # for the next part of an answer to be read
     streams: int = 20  # open event streams by one visitor
     all_streams: int = 500
 
@@ -32,14 +38,24 @@ class Bucket:
         self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()
         self._lock = threading.Lock()
 
+    def wait(self, key: str) -> float:
+        """0, or how many seconds to wait before one may be taken."""
+        with self._lock:
+            level = self._level(key, self._clock())
+        return 0.0 if level >= 1 else (1 - level) / self._per_second
+
     def take(self, key: str) -> float:
         """Take one; 0, or how many seconds to wait for the next."""
         now = self._clock()
         with self._lock:
-            level, since = self._levels.pop(key, (self._burst, now))
-            level = min(self._burst, level + (now - since) * self._per_second)
+            level = self._level(key, now)
             wait = 0.0 if level >= 1 else (1 - level) / self._per_second
+            self._levels.pop(key, None)
             self._levels[key] = (level - 1 if wait == 0 else level, now)
             if len(self._levels) > _REMEMBERED:
                 self._levels.popitem(last=False)
         return wait
+
+    def _level(self, key: str, now: float) -> float:
+        level, since = self._levels.get(key, (self._burst, now))
+        return min(self._burst, level + (now - since) * self._per_second)

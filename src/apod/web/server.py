@@ -8,10 +8,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import uvicorn
+from fastapi import FastAPI
 
 from apod.campaign import Campaign
 from apod.errors import InputError
 from apod.web.app import create_app
+from apod.web.connections import LimitedProtocol, allowed_descriptors, connection_limits, quiet_logs
 from apod.web.desk import Server as Desk
 from apod.web.settings import ServeSettings
 
@@ -49,6 +51,11 @@ def listen(settings: ServeSettings) -> socket.socket:
 class Runner(uvicorn.Server):
     """A server that ends its event streams before it waits for the last request."""
 
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve until told to end."""
+        with quiet_logs():
+            await super().serve(sockets)
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Say goodbye to all who watch, then close."""
         desk: Desk = self.config.app.state.server  # type: ignore[union-attr]
@@ -56,20 +63,30 @@ class Runner(uvicorn.Server):
         await super().shutdown(sockets)
 
 
+class Config(uvicorn.Config):
+    """uvicorn's configuration, and what our protocol needs besides."""
+
+    def __init__(self, app: FastAPI, settings: ServeSettings, descriptors: int) -> None:
+        self.settings = settings
+        self.connection_limits = connection_limits(settings.limits, descriptors)
+        super().__init__(
+            app,
+            http=LimitedProtocol,
+            log_config=None,  # warnings go where the caller's go
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            ws="none",
+            timeout_keep_alive=30,
+            timeout_graceful_shutdown=LEAVE_SECONDS,
+            backlog=max(16, min(BACKLOG, descriptors // 8)),  # so many may be accepted before one can be closed
+            limit_concurrency=self.connection_limits[0] + 1,
+            proxy_headers=False,  # `addresses` reads them
+        )
+
+
 def make_runner(campaign: Campaign, settings: ServeSettings) -> Runner:
     """The server, ready to run."""
-    config = uvicorn.Config(
-        create_app(campaign, settings),
-        log_config=None,  # warnings go where the caller's go
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        ws="none",
-        timeout_keep_alive=30,
-        timeout_graceful_shutdown=LEAVE_SECONDS,
-        limit_concurrency=2000,
-        proxy_headers=False,
-    )
     # whatever logging the caller sets up: who asks for what is nobody's business, and a link may be pasted wrongly
     logging.getLogger("uvicorn.access").disabled = True
-    return Runner(config)
+    return Runner(Config(create_app(campaign, settings), settings, allowed_descriptors()))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from apod.errors import InputError
+from apod.web.addresses import Network, as_networks, is_in
 from apod.web.limits import Limits
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -16,15 +17,19 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 class ServeSettings:
     """Where a server listens, under which address people reach it, and its bounds.
 
-    url  the address annotators use, where it is not the one the server listens on (behind a proxy)
+    url              the address annotators use, where it is not the one the server listens on (behind a proxy)
+    trusted_proxies  addresses or networks of proxies whose X-Forwarded-For says who sends a request
     """
 
     host: str = "127.0.0.1"
     port: int = 8000
     url: str | None = None
     limits: Limits = field(default_factory=Limits)
+    trusted_proxies: tuple[str, ...] = ()
+    proxies: tuple[Network, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "proxies", as_networks(self.trusted_proxies))
         if not 0 <= self.port <= 65535:
             raise InputError(f"{self.port} is no port: use 0 (any free one) to 65535.")
         if self.url is not None:
@@ -53,6 +58,10 @@ class ServeSettings:
     def loopback(self) -> bool:
         """Whether only this machine can reach it."""
         return self.host in _LOOPBACK
+
+    def trusts(self, address: str) -> bool:
+        """Whether a proxy of ours has this address."""
+        return is_in(address, self.proxies)
 
     def knows(self, host: str | None) -> bool:
         """Whether a request asks for one of this server's names: a stranger's name may be made to point here."""

@@ -62,7 +62,10 @@ class Shield:
             refusal = problem(421, "This server is not reached under that name: use the address it printed.")
             await refusal(scope, receive, send_shielded)
             return
-        body = await self._read(headers, receive)
+        try:
+            body = await self._read(headers, receive)
+        except ConnectionError:
+            return  # nobody is there to hear an answer
         if body is None:
             too_large = problem(413, f"The body is longer than {self._most} bytes.")
             await too_large(scope, receive, send_shielded)
@@ -70,7 +73,10 @@ class Shield:
         await self._app(scope, _replay(body, receive), send_shielded)
 
     async def _read(self, headers: Headers, receive: Receive) -> bytes | None:
-        """The whole body, or None where it is too long; nothing beyond the limit is kept."""
+        """The whole body, or None where it is too long; nothing beyond the limit is kept.
+
+        Half a body is no request: ConnectionError where the client left before its end.
+        """
         length = headers.get("content-length")
         if length is not None and (not length.isdigit() or int(length) > self._most):
             return None
@@ -80,7 +86,7 @@ class Shield:
         while True:
             message = await receive()
             if message["type"] != "http.request":
-                return bytes(body)
+                raise ConnectionError
             body += message.get("body", b"")
             if len(body) > self._most:
                 return None
