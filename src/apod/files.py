@@ -61,30 +61,60 @@ def digest(*parts: str | bytes | npt.NDArray[Any], size: int = 16) -> str:
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
-    """Replace `path` by these tensors in safetensors form, with the facts as JSON in the file's header."""
+    """Replace `path` by these tensors in safetensors form, with the facts as JSON and a checksum in its header."""
     import safetensors.torch
 
     packed = {name: value.detach().contiguous() for name, value in tensors.items()}
-    content = safetensors.torch.save(packed, metadata={"facts": json.dumps(dict(facts))})
+    text = json.dumps(dict(facts))
+    content = safetensors.torch.save(packed, metadata={"facts": text, "checksum": checksum(packed, text)})
     with replacing(path) as file:
         file.write(content)
 
 
+def checksum(tensors: Mapping[str, Tensor], facts: str) -> str:
+    """A digest of everything in a file: the facts, and every tensor's name, type, shape and numbers."""
+    import torch
+
+    parts: list[str | npt.NDArray[Any]] = [facts]
+    for name, value in sorted(tensors.items()):
+        numbers = value.contiguous().flatten().view(torch.uint8)  # NumPy does not know every type of torch
+        parts += [f"\x1f{name}\x1f{value.dtype}\x1f{tuple(value.shape)}\x1f", numbers.numpy()]
+    return digest(*parts)
+
+
 def read_tensors(path: Path, key: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The tensors and facts of a file that was written with this `key` among its facts."""
-    import safetensors
-
     try:
-        with safetensors.safe_open(path, framework="pt") as file:
-            facts = json.loads((file.metadata() or {}).get("facts", "{}"))
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dict)
-    except (safetensors.SafetensorError, json.JSONDecodeError, OSError) as error:
+        tensors, facts, checked = read_checked(path)
+    except CheckpointError as error:
         raise CheckpointError(f"{path} is damaged ({error}): delete it to start again.") from error
+    if not checked:
+        raise CheckpointError(f"{path} has no checksum, an earlier version wrote it: delete it to start again.")
     if facts.get("key") != key:
         raise CheckpointError(
             f"{path} belongs to other pictures, settings or another seed: choose another folder, or delete it."
         )
     return tensors, facts
+
+
+def read_checked(path: Path) -> tuple[dict[str, Tensor], dict[str, Any], bool]:
+    """Tensors, facts, and whether a checksum vouches for them; CheckpointError, a few words, where one does not."""
+    import safetensors
+
+    try:
+        with safetensors.safe_open(path, framework="pt") as file:
+            about = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dict)
+        facts = json.loads(about.get("facts", "{}"))
+    except RecursionError:
+        raise CheckpointError("its header is nested too deeply") from None
+    except (safetensors.SafetensorError, ValueError, OSError, MemoryError) as error:
+        raise CheckpointError(str(error).split("\n")[0][:200] or type(error).__name__) from error
+    if not isinstance(facts, dict):
+        raise CheckpointError("its header is no record")
+    if "checksum" in about and about["checksum"] != checksum(tensors, about.get("facts", "{}")):
+        raise CheckpointError("its checksum is wrong")
+    return tensors, facts, "checksum" in about
 
 
 @contextmanager

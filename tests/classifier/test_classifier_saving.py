@@ -15,10 +15,13 @@ import safetensors
 import safetensors.torch
 import torch
 from classifier_people import FAST, People
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from sklearn.exceptions import NotFittedError
 
 from apod import APODClassifier
 from apod.errors import CheckpointError, InputError
+from apod.files import checksum
 
 Tensors = dict[str, torch.Tensor]
 Facts = dict[str, Any]
@@ -34,6 +37,11 @@ def saved(fitted: APODClassifier, tmp_path: Path) -> Path:
     path = tmp_path / "fair.safetensors"
     fitted.save(path)
     return path
+
+
+@pytest.fixture
+def written(saved: Path) -> bytes:
+    return saved.read_bytes()
 
 
 def test_a_loaded_classifier_is_the_same_at_every_strength(fitted: APODClassifier, people: People, saved: Path) -> None:
@@ -178,6 +186,7 @@ CHANGES = {
     "head missing": _tensor("heads", lambda t: t[:2]),
     "head too wide": _tensor("heads", lambda t: torch.cat([t, t], dim=1)),
     "head of other type": _tensor("heads", lambda t: t.double()),
+    "head of a type NumPy lacks": _tensor("heads", lambda t: t.bfloat16()),
     "heads flat": _tensor("heads", lambda t: t.flatten()),
     "body not finite": _tensor("body.bias", lambda t: t * torch.inf),
     "body of other shape": _tensor("body.weight", lambda t: t[:, :1]),
@@ -224,3 +233,75 @@ def test_a_file_whose_parts_do_not_fit_is_refused(change: str, saved: Path) -> N
 def test_a_folder_is_no_saved_classifier(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="is a folder: pass the path given to save"):
         APODClassifier.load(tmp_path)
+
+
+def test_a_type_of_300_million_letters_is_refused_when_it_is_loaded(saved: Path) -> None:
+    tensors, facts = read(saved)
+    facts["classes"] = {"dtype": "<U300000000", "values": ["no", "yes"]}
+    safetensors.torch.save_file(tensors, saved, metadata={"facts": json.dumps(facts)})
+    with pytest.raises(CheckpointError, match="of no label's type"):
+        APODClassifier.load(saved)
+
+
+def test_a_header_nested_too_deeply_is_refused_in_a_line(saved: Path) -> None:
+    tensors, _ = read(saved)
+    safetensors.torch.save_file(tensors, saved, metadata={"facts": "[" * 100_000 + "]" * 100_000})
+    with pytest.raises(CheckpointError, match="nested too deeply"):
+        APODClassifier.load(saved)
+
+
+@pytest.mark.parametrize("where", ["header", "numbers"])
+def test_a_changed_byte_is_noticed(where: str, saved: Path) -> None:
+    whole = bytearray(saved.read_bytes())
+    place = whole.index(b"selected_strength") if where == "header" else len(whole) - 7
+    whole[place] ^= 1
+    saved.write_bytes(whole)
+    with pytest.raises(CheckpointError, match="checksum is wrong"):
+        APODClassifier.load(saved)
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.just(10**400),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    max_leaves=4,
+)
+
+
+def places(value: Any, here: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The paths to everything within a JSON value."""
+    keys = value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+    return [(*here, key) for key in keys] + [path for key in keys for path in places(value[key], (*here, key))]
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_header_changed_anywhere_is_refused_or_predicts(
+    data: st.DataObject, written: bytes, people: People, tmp_path: Path
+) -> None:
+    path = tmp_path / "changed"
+    path.write_bytes(written)
+    tensors, facts = read(path)
+    _put(*data.draw(st.sampled_from(places(facts))), value=data.draw(VALUES))(tensors, facts)
+    text = json.dumps(facts)
+    safetensors.torch.save_file(tensors, path, metadata={"facts": text, "checksum": checksum(tensors, text)})
+    try:
+        loaded = APODClassifier.load(path)
+    except CheckpointError:
+        return
+    names = getattr(loaded, "feature_names_in_", people.X.columns)
+    assert set(loaded.predict(people.X.set_axis(names, axis=1)).tolist()) <= set(loaded.classes_.tolist())
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(place=st.integers(0, 4000), bytes_=st.binary(min_size=1, max_size=9))
+def test_a_file_with_any_bytes_changed_is_refused_or_says_the_same(
+    place: int, bytes_: bytes, written: bytes, fitted: APODClassifier, people: People, tmp_path: Path
+) -> None:
+    path = tmp_path / "changed"
+    path.write_bytes(written[:place] + bytes_ + written[place + len(bytes_) :])
+    try:
+        loaded = APODClassifier.load(path)
+    except CheckpointError:
+        return
+    np.testing.assert_array_equal(loaded.predict_proba(people.X), fitted.predict_proba(people.X))
+    assert (loaded.classes_ == fitted.classes_).all()

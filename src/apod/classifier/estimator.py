@@ -19,7 +19,7 @@ from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from apod.classifier.fitting import FloatArray, Rows, fit_embeddings, fit_heads, fit_table_body, make_pool
+from apod.classifier.fitting import Rows, fit_embeddings, fit_heads, fit_table_body, in_blocks, make_pool
 from apod.classifier.inputs import NoGroupsWarning, checked_labels, group_codes, is_table, training_and_validation
 from apod.classifier.parameters import check_whole, checked_settings, encodes, seed_of
 from apod.classifier.saving import Model, load_model, save_model
@@ -31,9 +31,6 @@ from apod.method.algorithm1 import VANILLA, Mitigation
 from apod.method.penalty import Penalty
 from apod.method.pool import inputs_for
 from apod.models.perceptron import Body, ModuleBody
-from apod.threads import one_thread
-
-_BLOCK = 256  # rows per forward pass in prediction
 
 
 class APODClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -314,8 +311,8 @@ class APODClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             given = self._encoder.transform(given.set_axis([c.name for c in self._encoder.columns_], axis=1))
         embed, head = self._body.embed, [self._head_at(self.selected_strength_)]
         # A user's module may be large, so its rows are not padded; it promises to be row-wise itself.
-        embeddings = embed(given) if isinstance(self._body, ModuleBody) else _in_blocks(embed, given)
-        margins = _in_blocks(lambda block: self._heads.margins(torch.from_numpy(block), head)[0].numpy(), embeddings)
+        embeddings = embed(given) if isinstance(self._body, ModuleBody) else in_blocks(embed, given)
+        margins = in_blocks(lambda block: self._heads.margins(torch.from_numpy(block), head)[0].numpy(), embeddings)
         return (margins if self.positive_ == self.classes_[1] else -margins).astype(np.float64)
 
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
@@ -393,7 +390,7 @@ class APODClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         try:
             classifier = cls(**model.parameters)
             checked_settings(classifier.get_params(deep=False))
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, ArithmeticError) as error:
             raise CheckpointError(f"{path} holds parameters that cannot be ({error}): fit and save again.") from error
         classifier.classes_, classifier.groups_ = model.classes, model.group_names
         classifier.positive_ = model.classes[model.positive]
@@ -404,17 +401,3 @@ class APODClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         classifier._strengths, classifier._mitigation = model.strengths, None
         classifier.selected_strength_, classifier.tradeoff_ = model.selected_strength, model.tradeoff
         return classifier
-
-
-@one_thread()
-def _in_blocks(function: Callable[[FloatArray], FloatArray], rows: FloatArray) -> FloatArray:
-    """The function's result for all rows, computed in blocks of one size, the last one filled up with repetitions.
-
-    Matrix products round differently for different numbers of rows, or of threads: so a row gets the same bits in any
-    company.
-    """
-    results = []
-    for start in range(0, len(rows), _BLOCK):
-        block = rows[start : start + _BLOCK]
-        results.append(function(block[np.arange(_BLOCK) % len(block)])[: len(block)])
-    return np.concatenate(results)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +26,8 @@ from apod.threads import one_thread
 
 NAME = "classifier"
 """Stands for the dataset's name in the keys of all random draws."""
+
+PREDICTED_AT_ONCE = 256  # rows per forward pass
 
 FloatArray = npt.NDArray[np.float32]
 
@@ -169,3 +172,17 @@ def _tradeoff(
         for code, name in enumerate(rows.group_names):
             table[f"{rate}_{name}"] = METRICS[rate](counts)[:, code]
     return table
+
+
+@one_thread()
+def in_blocks(function: Callable[[FloatArray], FloatArray], rows: FloatArray) -> FloatArray:
+    """The function's result for all rows, computed in blocks of one size, the last one filled up with repetitions.
+
+    Matrix products round differently for different numbers of rows, or of threads: so a row gets the same bits in any
+    company.
+    """
+    results = []
+    for start in range(0, len(rows), PREDICTED_AT_ONCE):
+        block = rows[start : start + PREDICTED_AT_ONCE]
+        results.append(function(block[np.arange(PREDICTED_AT_ONCE) % len(block)])[: len(block)])
+    return np.concatenate(results)

@@ -6,7 +6,6 @@ not: a loaded classifier predicts and changes its operating point, but cannot sa
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -23,12 +22,13 @@ from torch import Tensor
 from apod.data import TableEncoder
 from apod.data.encode import NumberColumn
 from apod.errors import CheckpointError, InputError
-from apod.files import write_tensors
+from apod.files import read_checked, write_tensors
 from apod.heads.bank import HeadBank
 from apod.models.perceptron import Body, EmbeddingBody, PerceptronBody
 
 FORMAT = 1
 KIND = "apod classifier"
+_WIDEST = 40_000  # bytes of a label: the type of an array of texts is as wide as its longest text ever was
 _LABEL_KINDS = "biufUO"  # of NumPy dtypes: booleans, numbers, text, and objects that are one of these
 
 
@@ -114,22 +114,20 @@ def load_model(path: Path) -> Model:
         return _rebuild(tensors, facts)
     except CheckpointError as error:
         raise CheckpointError(f"{path} is damaged: {error}") from error
-    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, RuntimeError) as error:
         raise CheckpointError(f"{path} is damaged ({type(error).__name__}): fit and save again.") from error
 
 
 def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     if path.is_dir():
         raise CheckpointError(f"{str(path)!r} is a folder: pass the path given to save.")
+    if not path.exists():
+        raise CheckpointError(f"There is no file {str(path)!r}: pass the path given to save.")
     try:
-        with safetensors.safe_open(path, framework="pt") as file:
-            facts = json.loads((file.metadata() or {}).get("facts", "{}"))
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dict)
-    except FileNotFoundError:
-        raise CheckpointError(f"There is no file {str(path)!r}: pass the path given to save.") from None
-    except (safetensors.SafetensorError, ValueError, OSError) as error:
+        tensors, facts, _ = read_checked(path)  # files of earlier versions have no checksum
+    except CheckpointError as error:
         raise CheckpointError(f"{path} cannot be read as a saved classifier ({error}): save it again.") from error
-    return tensors, facts if isinstance(facts, dict) else {}
+    return tensors, facts
 
 
 def _rebuild(tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> Model:
@@ -170,7 +168,9 @@ def _text(value: Any) -> str:
 
 
 def _whole(value: Any) -> int:
-    _require(isinstance(value, int) and value > 0, "a size is not a positive whole number")
+    _require(
+        isinstance(value, int) and not isinstance(value, bool) and value > 0, "a size is not a positive whole number"
+    )
     return int(value)
 
 
@@ -223,6 +223,10 @@ def _classes(saved: Mapping[str, Any]) -> npt.NDArray[Any]:
     dtype, values = np.dtype(_text(saved["dtype"])), saved["values"]
     _require(dtype.kind in _LABEL_KINDS and len(values) == 2, "the classes are not two numbers or texts")
     _require(all(isinstance(value, str | bool | int | float) for value in values), "a class is no number or text")
+    width = max(_WIDEST, *(4 * len(str(value)) for value in values))
+    _require(
+        dtype.itemsize <= width and dtype.shape == () and dtype.fields is None, "the classes are of no label's type"
+    )
     classes = np.array(values, dtype=dtype)
     _require(bool((classes[:1] < classes[1:]).all()), "the classes are not in order")
     return classes
