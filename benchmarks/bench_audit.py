@@ -19,12 +19,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from apod.audit.crossfit import components, cross_fitted
-from apod.audit.design import allocate
-from apod.audit.people import CellPlan, People, cell_means, cells_of, check_people
-from apod.audit.rates import classical_difference, difference, rates
-from apod.audit.shares import CellAnswers, estimate_shares
+from apod.audit.sampling import CellPlan, People, allocate, cell_means, cells_of, check_people
+from apod.audit.shares import (
+    CellAnswers,
+    Cells,
+    classical_difference,
+    components,
+    cross_fitted,
+    difference,
+    estimate_shares,
+)
 from apod.data import load_dataset
+from apod.fairness.metrics import RATES
 from apod.method.penalty import Penalty
 from apod.method.settings import Settings
 from apod.randomness import generator
@@ -34,6 +40,7 @@ TASKS = ("adult", "meps", "loan", "german", "bank")
 GOAL = 0.93
 CHUNK = 250
 DRAWS = 1000
+COMPARED = ("tpr", "fpr")
 
 Floats = npt.NDArray[np.float64]
 Sampler = Callable[[np.random.Generator], tuple[npt.NDArray[np.int64], Floats]]
@@ -91,12 +98,16 @@ def drawn(plan: CellPlan, n: int, n_groups: int) -> Sampler:
     return sample
 
 
+def differences(shares: Floats, cells: Cells) -> Floats:
+    """dTPR and dFPR if the cells had these group shares."""
+    return np.stack([difference(cells.rates(RATES[rate], shares)[..., 0, 0, :]) for rate in COMPARED])
+
+
 def simulate(task: Task, plan: CellPlan, sampler: Sampler, audits: int, proxy: bool, seed: int) -> dict[str, Floats]:
     """Coverage and mean width of the intervals of dTPR and dFPR, ours and the classical one: (2,) each."""
     cells, one_hot = plan.views[0], np.eye(task.n_groups)[task.groups]
     people = np.stack([one_hot[plan.code == cell].sum(axis=0) for cell in range(len(plan.sizes))])
-    known = rates(people / np.maximum(people.sum(axis=1, keepdims=True), 1), cells)
-    truth = np.array([difference(known.tpr), difference(known.fpr)])
+    truth = differences(people / np.maximum(people.sum(axis=1, keepdims=True), 1), cells)
     hits, widths, classical_hits, classical_widths = [], [], [], []
     for start in range(0, audits, CHUNK):
         rng = generator(seed, "bench audit", task.name, start)
@@ -112,12 +123,11 @@ def simulate(task: Task, plan: CellPlan, sampler: Sampler, audits: int, proxy: b
             own = np.full_like(answers, 1 / task.n_groups)
             means = np.full((size, len(plan.sizes), task.n_groups), 1 / task.n_groups)
         sample = CellAnswers(plan.code[rows], answers, own, probability)
-        found = rates(estimate_shares(sample, plan.sizes, plan.labels, means).draw(DRAWS, rng), cells)
-        both = np.stack([difference(found.tpr), difference(found.fpr)])  # (2, b, D)
+        both = differences(estimate_shares(sample, plan.sizes, plan.labels, means).draw(DRAWS, rng), cells)  # (2, b, D)
         low, high = np.quantile(both, [0.025, 0.975], axis=-1)
         hits.append((low <= truth[:, None]) & (truth[:, None] <= high))
         widths.append(high - low)
-        old = np.array([classical_difference(sample, cells, label)[1:] for label in (1, 0)])  # (2, low/high, b)
+        old = np.array([classical_difference(sample, cells, RATES[rate])[1:] for rate in COMPARED])  # (2, low/high, b)
         classical_hits.append((old[:, 0] <= truth[:, None]) & (truth[:, None] <= old[:, 1]))
         classical_widths.append(old[:, 1] - old[:, 0])
     return {

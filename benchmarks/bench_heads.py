@@ -68,7 +68,7 @@ def training_steps(case: Case) -> Callable[[], None]:
         rows = rng.choice(len(pool.labels), ANNOTATED, replace=False)
         trajectories.append(Answers(tuple(rows.tolist()), tuple(rng.integers(2, size=ANNOTATED).tolist())))
     of_head = list(range(case.heads)) if case.separate else [0] * case.heads
-    behind = PenaltyRows(pool, training.penalty.what, trajectories, of_head)
+    behind = PenaltyRows(pool, training.penalty.notion, trajectories, of_head)
     return lambda: train_heads(bank, pool, training, 0, strengths, behind)
 
 

@@ -103,6 +103,7 @@ def make_result(
         "group_names": list(group_names),
         "reference": group_names[-1],
         "metric": "delta_eo",
+        "notion": "equalized_odds",
         "settings": SETTINGS | {"strengths": list(strengths)},
         "notes": ["30,162 complete rows of adult.data; sex is never a feature."],
         "vanilla": entries[0],

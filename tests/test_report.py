@@ -163,7 +163,7 @@ def test_the_policy_lets_exactly_our_script_run() -> None:
 def strings_replaced(value: Any, text: str) -> Any:
     """The same result with another text in every string, the names that hold it together apart."""
     if isinstance(value, dict):
-        kept = ("strength", "label_names", "group_names", "groups", "worst_group", "group", "label")
+        kept = ("strength", "label_names", "group_names", "groups", "worst_group", "group", "label", "notion")
         return {k: v if k in kept else strings_replaced(v, text) for k, v in value.items()}
     if isinstance(value, list):
         return [strings_replaced(one, text) for one in value]

@@ -64,6 +64,26 @@ def test_every_number_of_the_result_follows_from_the_kept_heads_and_the_test_par
     assert outcome.result["selected"] in outcome.result["tradeoff"]
 
 
+def test_what_is_equalised_is_what_is_judged_and_reported(people: Dataset) -> None:
+    """With demographic parity every gap of the result, expected and measured, is that of the selection rates."""
+    settings = replace(AHEAD, penalty=replace(AHEAD.penalty, what="demographic_parity"))
+    outcome = run_experiment(people, settings, seed=1, budget=BUDGET)
+    result, mitigation = outcome.result, outcome.mitigation
+    assert result["notion"] == "demographic_parity"
+    for entry in (result["vanilla"], *result["tradeoff"]):
+        rates = [group["selection_rate"] for group in entry["groups"].values()]
+        assert entry["gap"] == pytest.approx(max(rates) - min(rates), abs=1e-12)
+    draws = mitigation.proxy.draws(mitigation.pool.validation_seen)[:, 0].double().numpy()
+    for head, expected in enumerate(mitigation.choose(outcome.kept).gap):
+        decided = (outcome.kept.margins(mitigation.pool.validation, [head])[0] > 0).numpy()
+        gaps = [abs(np.subtract(*(decided @ member / member.sum(axis=0)))) for member in draws]
+        assert expected == pytest.approx(np.mean(gaps), abs=1e-9)
+    before, after = result["vanilla"]["gap"], result["selected"]["gap"]
+    low, high = result["differences"]["gap"]
+    assert low - 1e-9 <= after - before <= high + 1e-9
+    assert "selection rate" in render_report(result)
+
+
 def test_changes_count_every_flipped_decision_once(outcome: Outcome, people: Dataset) -> None:
     test = outcome.prepared.test
     before, after = (outcome.kept.margins(test, [0, outcome.selected]) > 0).numpy()
@@ -290,7 +310,7 @@ def test_nobody_who_can_be_told_still_gives_a_result(people: Dataset, tmp_path: 
 
 def test_equal_heads_have_equal_intervals(outcome: Outcome) -> None:
     twins = HeadBank(outcome.kept.parameters[[1, 1]], outcome.kept.sizes)
-    first, second = metrics_entries(outcome.prepared, twins, 1)
+    first, second = metrics_entries(outcome.prepared, twins, outcome.mitigation.notion, 1)
     assert first == second
 
 

@@ -16,13 +16,14 @@ from sklearn.linear_model import LogisticRegression
 from typer.testing import CliRunner
 
 from apod.audit import allocate, audit, draw_people
-from apod.audit.crossfit import components, cross_fitted, fit_logistic
-from apod.audit.people import cells_of, check_people
+from apod.audit.sampling import cells_of, check_people
+from apod.audit.shares import components, cross_fitted, fit_logistic
 from apod.audit.table import AuditColumns, read_audit
 from apod.cli import build_app
 from apod.cli.audit import plan_text
 from apod.errors import ApodError, BudgetError, InputError
 from apod.fairness.metrics import evaluate
+from apod.fairness.notions import NOTIONS
 
 NAMES = ("a", "b")
 
@@ -50,11 +51,28 @@ def test_when_everybody_answers_the_audit_is_the_metric() -> None:
     exact = evaluate(people["labels"], people["before"], people["groups"], NAMES)
     view = found.views["model"]
     for name in NAMES:
-        assert view.groups[name].tpr.value == pytest.approx(exact.groups[name].tpr, abs=1e-3)
-        assert view.groups[name].fpr.value == pytest.approx(exact.groups[name].fpr, abs=1e-3)
+        assert view.groups[name]["tpr"].value == pytest.approx(exact.groups[name].tpr, abs=1e-3)
+        assert view.groups[name]["fpr"].value == pytest.approx(exact.groups[name].fpr, abs=1e-3)
     assert view.gap.value == pytest.approx(exact.gap, abs=2e-3)
-    assert view.tpr_difference.width is not None
-    assert view.tpr_difference.width < 0.01
+    assert view.differences["tpr"].width is not None
+    assert view.differences["tpr"].width < 0.01
+
+
+@pytest.mark.parametrize("name", NOTIONS)
+def test_the_gap_of_an_audit_is_that_of_its_notion(name: str) -> None:
+    people = population(800)
+    found = audit(
+        people["labels"], {"m": people["before"], "n": people["after"]}, people["groups"], NAMES, notion=NOTIONS[name]
+    )
+    exact = [
+        evaluate(people["labels"], people[when], people["groups"], NAMES, NOTIONS[name]).gap
+        for when in ("before", "after")
+    ]
+    assert [view.gap.value for view in found.views.values()] == pytest.approx(exact, abs=2e-3)
+    assert found.change is not None
+    assert found.change.gap.value == pytest.approx(exact[1] - exact[0], abs=4e-3)
+    assert found.precision.half_widths(0).shape == (1, len(NOTIONS[name].rates))
+    assert found.to_dict()["notion"] == name
 
 
 def test_people_known_for_certain_count_for_themselves_alone() -> None:
@@ -69,11 +87,11 @@ def test_people_known_for_certain_count_for_themselves_alone() -> None:
     found = audit(people["labels"], {"model": people["before"]}, told, NAMES, probability=chance)
     exact = evaluate(people["labels"], people["before"], people["groups"], NAMES)
     for name in NAMES:
-        rate = found.views["model"].groups[name].tpr
+        rate = found.views["model"].groups[name]["tpr"]
         assert rate.low is not None
         assert rate.high is not None
         assert rate.low <= exact.groups[name].tpr <= rate.high
-    assert (found.drawn, found.told) == (600, 300)
+    assert (found.drawn, found.known) == (600, 300)
 
 
 @pytest.mark.parametrize("features", [False, True], ids=["answers alone", "cross-fitted"])
@@ -95,8 +113,8 @@ def test_intervals_of_differences_and_of_the_change_cover_the_truth(features: bo
         )
         view, change = found.views["before"], found.change
         assert change is not None
-        hits["before"] += view.tpr_difference.low <= tpr[0] <= view.tpr_difference.high
-        hits["change"] += change.tpr_difference.low <= tpr[1] - tpr[0] <= change.tpr_difference.high
+        hits["before"] += view.differences["tpr"].low <= tpr[0] <= view.differences["tpr"].high
+        hits["change"] += change.differences["tpr"].low <= tpr[1] - tpr[0] <= change.differences["tpr"].high
         hits["gap"] += view.gap.low <= exact[0].gap <= view.gap.high
     assert min(hits.values()) >= 0.86 * audits  # 95 % less three standard errors
 
@@ -121,7 +139,7 @@ def test_the_change_is_known_far_better_than_either_gap() -> None:
         people["labels"], {"before": people["before"], "after": people["after"]}, answers_of(people, rows), NAMES
     )
     assert found.change is not None
-    assert found.change.tpr_difference.width < 0.5 * found.views["before"].tpr_difference.width
+    assert found.change.differences["tpr"].width < 0.5 * found.views["before"].differences["tpr"].width
 
 
 def test_proxies_make_intervals_narrower_and_nobody_else_s_group_is_read() -> None:
@@ -133,7 +151,7 @@ def test_proxies_make_intervals_narrower_and_nobody_else_s_group_is_read() -> No
     helped = audit(
         people["labels"], {"m": people["before"]}, told, NAMES, proxies=np.stack([1 - strong, strong], axis=1)
     ).views["m"]
-    assert helped.tpr_difference.width < 0.6 * plain.tpr_difference.width
+    assert helped.differences["tpr"].width < 0.6 * plain.differences["tpr"].width
 
 
 def test_more_than_two_groups_have_a_spread_instead_of_a_sign() -> None:
@@ -142,7 +160,7 @@ def test_more_than_two_groups_have_a_spread_instead_of_a_sign() -> None:
     found = audit(people["labels"], {"m": people["before"]}, groups, ("a", "b", "c"))
     exact = evaluate(people["labels"], people["before"], groups, ("a", "b", "c"))
     assert found.views["m"].gap.value == pytest.approx(exact.gap, abs=5e-3)
-    assert found.views["m"].classical_tpr is None
+    assert not found.views["m"].classical
 
 
 def test_the_logistic_fit_is_scikit_learn_s() -> None:
@@ -210,7 +228,7 @@ def test_the_plan_foretells_how_exact_more_answers_make_the_audit() -> None:
     chance = np.full(20_000, np.nan)
     chance[drawn["row"]] = drawn["draw_probability"]
     then = audit(people["labels"], {"m": people["before"]}, told, NAMES, probability=chance).views["m"]
-    assert 0.055 < max(then.tpr_difference.width, then.fpr_difference.width) / 2 < 0.105
+    assert 0.055 < max(then.differences["tpr"].width, then.differences["fpr"].width) / 2 < 0.105
     assert first.precision.needed(0.5) == 0
     assert first.precision.needed(0.04) > more
 
@@ -241,7 +259,7 @@ def test_draw_ask_audit_and_draw_again_from_files(file: Path, tmp_path: Path) ->
     drawn.to_csv(tmp_path / "asked.csv", index=False)
     table = read_audit(file, said, tmp_path / "asked.csv")
     found = table.audit()
-    assert (found.drawn, found.told, found.silent) == (100, 0, 0)
+    assert (found.drawn, found.known, found.silent) == (100, 0, 0)
     assert set(found.to_dict()["predictions"]) == {"old", "new"}
     again = table.draw(40)
     assert len(again) == again["row"].nunique() == 140

@@ -8,12 +8,10 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from apod.audit.crossfit import components, cross_fitted
-from apod.audit.people import cell_means, cells_of, check_people
-from apod.audit.rates import difference, rates
-from apod.audit.shares import CellAnswers, estimate_shares
+from apod.audit.sampling import cell_means, cells_of, check_people
+from apod.audit.shares import CellAnswers, components, cross_fitted, difference, estimate_shares
 from apod.data import TableEncoder, load_dataset
-from apod.fairness.metrics import evaluate
+from apod.fairness.metrics import RATES, evaluate
 
 AUDITS, ANSWERS = 600, 100
 
@@ -41,8 +39,9 @@ def test_95_percent_intervals_from_a_hundred_random_answers_cover_93_percent(nam
         chance = np.full(rows.shape, ANSWERS / len(labels))
         sample = CellAnswers(plan.code[rows], one_hot[rows], own, chance)
         means = np.stack([cell_means(plan.code, one, 4) for one in proxies])
-        drawn = rates(estimate_shares(sample, plan.sizes, plan.labels, means).draw(800, rng), plan.views[0])
-        both = np.stack([difference(drawn.tpr), difference(drawn.fpr)])
+        drawn = estimate_shares(sample, plan.sizes, plan.labels, means).draw(800, rng)
+        rates = [plan.views[0].rates(RATES[name], drawn)[..., 0, 0, :] for name in ("tpr", "fpr")]
+        both = np.stack([difference(rate) for rate in rates])
         low, high = np.quantile(both, [0.025, 0.975], axis=-1)
         covered.append((low <= truth) & (truth <= high))
     share = np.concatenate(covered, axis=1).mean(axis=1)

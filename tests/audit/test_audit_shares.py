@@ -10,10 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apod.audit.rates import Cells, classical_difference, difference, rates
-from apod.audit.shares import CellAnswers, estimate_shares
+from apod.audit.shares import CellAnswers, Cells, classical_difference, difference, estimate_shares
+from apod.fairness.metrics import RATES
 
 ONE = (np.array([1]), np.array([1]))
+
+
+def tpr(cells: Cells, shares: np.ndarray) -> np.ndarray:
+    return cells.rates(RATES["tpr"], shares)[..., 0, 0, :]
 
 
 def one_cell(groups: np.ndarray, proxy: np.ndarray, rows: np.ndarray, chance: np.ndarray | None = None) -> CellAnswers:
@@ -93,7 +97,7 @@ def test_exact_coverage_over_all_possible_answers_is_near_95_percent(
     size = 400
     members = [round(size * share) for share in q]
     cells = Cells(np.array([1, 1]), np.array([1, 0]), np.array([400.0, 400.0]), np.zeros((2, 2)))
-    truth = difference(rates(np.array([[1 - m / size, m / size] for m in members]), cells).tpr)
+    truth = difference(tpr(cells, np.array([[1 - m / size, m / size] for m in members])))
     cases = [(a, b) for a in range(n[0] + 1) for b in range(n[1] + 1)]
     chance = np.array(
         [
@@ -112,7 +116,7 @@ def test_exact_coverage_over_all_possible_answers_is_near_95_percent(
     probability = np.broadcast_to(np.array(n)[cell] / size, answers.shape[:2])
     sample = CellAnswers(np.broadcast_to(cell, answers.shape[:2]), answers, flat, probability)
     found = estimate_shares(sample, cells.sizes, cells.labels, np.full((len(cases), 2, 2), 0.5))
-    drawn = difference(rates(found.draw(600, np.random.default_rng(0)), cells).tpr)
+    drawn = difference(tpr(cells, found.draw(600, np.random.default_rng(0))))
     low, high = np.quantile(drawn, [0.025, 0.975], axis=-1)
     covered = float(chance @ ((low <= truth) & (truth <= high)))
     assert chance.sum() == pytest.approx(1)
@@ -124,7 +128,7 @@ def test_the_classical_interval_is_the_textbook_one() -> None:
     cell, groups = rng.integers(0, 4, 200), rng.integers(0, 2, 200)
     cells = Cells(np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1]), np.full(4, 1000.0), np.zeros((4, 2)))
     sample = CellAnswers(cell, np.eye(2)[groups], np.full((200, 2), 0.5), np.full(200, 0.05))
-    middle, low, high = classical_difference(sample, cells, 1)
+    middle, low, high = classical_difference(sample, cells, RATES["tpr"])
     chosen = [(cell % 2)[(cell // 2 == 1) & (groups == g)] for g in (0, 1)]
     error = np.sqrt(sum(part.var(ddof=1) / len(part) for part in chosen))
     assert middle == pytest.approx(chosen[0].mean() - chosen[1].mean())

@@ -102,6 +102,26 @@ def test_the_chosen_operating_point_is_the_classifiers(real: Campaign) -> None:
     assert real.classifier().selected_strength_ == 0.0
 
 
+def test_a_campaign_that_equalises_selection_rates_measures_and_audits_their_gap(tmp_path) -> None:
+    from apod.campaign.adapter import build_engine
+
+    workshop = Workshop(Place(f"sqlite:///{tmp_path}/parity.db", tmp_path / "files"), build_engine)
+    options = {"strengths": [0.5], "epochs": 1, "body_epochs": 1, "penalty": "demographic_parity"}
+    campaign = workshop.create(rows=160, budget=24, engine_options=options, audit_share=0.5)
+    answer_all(campaign)
+    campaign.refit()
+    outcome = campaign.history()[-1].outcome
+    assert outcome["notion"] == "demographic_parity"
+    for k, point in enumerate(outcome["curve"]):
+        rates = [entry["after"][k]["selection_rate"] for entry in outcome["rates"]]
+        assert point["gap"] == pytest.approx(abs(rates[0] - rates[1]), abs=1e-9)
+    audited = campaign.audit()
+    assert audited.notion.name == "demographic_parity"
+    for view in audited.views.values():
+        assert view.gap.value == pytest.approx(abs(view.differences["selection_rate"].value))
+    campaign.close()
+
+
 def test_an_interval_of_whole_members_is_that_of_a_difference_of_shares() -> None:
     rng = generator(0, "interval")
     labels, groups = np.repeat([0, 1], 2000), np.tile([0, 1], 2000)

@@ -117,7 +117,7 @@ def test_the_audit_of_a_campaign_covers_what_everybody_s_groups_would_say(tmp_pa
     predicted = (classifier.predict(PEOPLE.features.iloc[rows]) == classifier.classes_[1]).astype(int)
     exact = evaluate(PEOPLE.labels[rows], predicted, PEOPLE.groups[rows], PEOPLE.group_names)
     for name, rates in one.views["after"].groups.items():
-        assert rates.tpr.low - 0.05 <= exact.groups[name].tpr <= rates.tpr.high + 0.05
+        assert rates["tpr"].low - 0.05 <= exact.groups[name].tpr <= rates["tpr"].high + 0.05
 
 
 def test_an_engine_of_ones_own_is_audited_in_cells_of_the_label_alone(workshop: Workshop) -> None:

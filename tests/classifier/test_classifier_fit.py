@@ -17,9 +17,10 @@ from apod import APODClassifier, make_example
 from apod.data import TableEncoder
 from apod.errors import InputError
 from apod.fairness.metrics import UndefinedRateWarning, evaluate
+from apod.fairness.notions import NOTIONS
 from apod.method.algorithm1 import Mitigation, Plan
 from apod.method.answers import Answers
-from apod.method.penalty import CONDITIONS, RELAXATIONS
+from apod.method.penalty import RELAXATIONS
 from apod.method.pod import Training
 from apod.method.pool import Pool
 from apod.method.score_choice import BestHeads, score_heads
@@ -256,7 +257,7 @@ def test_the_order_of_life_ask_annotate_fit_again(people: People) -> None:
     assert classifier.tradeoff_["annotated"].tolist() == [16] * 3
 
 
-@pytest.mark.parametrize("penalty", CONDITIONS)
+@pytest.mark.parametrize("penalty", NOTIONS)
 @pytest.mark.parametrize("relaxation", RELAXATIONS)
 @pytest.mark.parametrize(("over", "proxy"), [("annotated", "perceptron"), ("pool", "logistic")])
 def test_every_penalty_trains(penalty: str, relaxation: str, over: str, proxy: str, people: People) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from apod.fairness.notions import NOTIONS
 from apod.heads.bank import HeadBank
 from apod.maxmin import Coverage
 from apod.method.penalty import cell_weights, penalty_and_slope
@@ -35,7 +36,7 @@ def test_pod_loss_and_gradient_equal_the_vectors_in_all_nine_cases(vector: dict[
         groups = torch.tensor(case["group"])
         known = groups >= 0
         membership = torch.nn.functional.one_hot(groups[known], int(groups.max()) + 1).double()
-        cells = cell_weights("equalized_odds", y[known][None], membership[None])
+        cells = cell_weights(NOTIONS["equalized_odds"], y[known][None], membership[None])
         margin = logits[:, 1] - logits[:, 0]
         penalty, _ = penalty_and_slope(margin[known][None], cells, case["relaxation"])
         assert float(penalty) == pytest.approx(case["penalty"], abs=1e-9, rel=1e-9)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 import reference
+from apod.fairness.notions import NOTIONS
 from apod.heads.bank import Adam, HeadBank, initial_parameters, layer_views
 from apod.heads.schedule import Schedule
 from apod.method.penalty import CellWeights, cell_weights
@@ -50,7 +51,7 @@ class Setting:
         if not self.annotated:
             return None
         chosen = list(heads) if self.separate else [0]
-        return cell_weights("equalized_odds", self.labels[self.own][chosen], self.membership[chosen])
+        return cell_weights(NOTIONS["equalized_odds"], self.labels[self.own][chosen], self.membership[chosen])
 
     def train_bank(self, steps: int, heads: Sequence[int] = (0, 1, 2)) -> HeadBank:
         bank = HeadBank(self.starts[list(heads)], self.sizes)

@@ -10,8 +10,9 @@ import torch
 
 from apod.fairness.counts import soft_group_counts
 from apod.fairness.metrics import METRICS
+from apod.fairness.notions import NOTIONS
 from apod.heads.bank import HeadBank
-from apod.method import posterior_choice as head_choice
+from apod.method import posterior_choice
 from apod.method.pool import Pool
 from apod.method.posterior_choice import RoundHeads, best_rounds, choose_head, clear_direction, posterior_gaps
 from apod.method.score_choice import RoundScores
@@ -54,6 +55,19 @@ def test_gaps_are_those_of_counting_draw_by_draw(n_groups: int, per_head: bool) 
     for round_ in range(ROUNDS):
         counts = soft_group_counts(pool.validation_labels.numpy(), predicted[round_][None], draws.numpy())
         np.testing.assert_allclose(found[:, round_], METRICS["gap"](counts), atol=1e-12)
+
+
+@pytest.mark.parametrize("name", NOTIONS)
+def test_heads_are_judged_by_the_gap_of_the_notion_that_is_equalised(name: str) -> None:
+    pool, banks, draws = simple(3)
+    labels, predicted = pool.validation_labels.numpy(), (banks[0].margins(pool.validation) > 0).numpy()
+    choice = choose_head(pool, banks[0], STRENGTHS, draws, NOTIONS[name])
+    gaps = np.zeros((DRAWS, HEADS))
+    for draw, head in np.ndindex(DRAWS, HEADS):
+        counts = soft_group_counts(labels, predicted[head], draws[draw, 0].numpy())
+        gaps[draw, head] = sum(np.ptp(METRICS[rate](counts)) for rate in NOTIONS[name].rates)
+    np.testing.assert_allclose(choice.gap, gaps.mean(axis=0), atol=1e-12)
+    np.testing.assert_allclose(choice.better[1:], (gaps < gaps[:, [0]]).mean(axis=0)[1:])
 
 
 def test_a_gap_without_anybody_of_a_group_is_undefined() -> None:
@@ -130,7 +144,7 @@ def test_a_direction_is_as_clear_as_the_draws_agree_on_it(n_groups: int) -> None
 def test_an_unclear_direction_leaves_the_plain_head(monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = []
     for clear in (0.0, 1.01):
-        monkeypatch.setattr(head_choice, "CLEAR", clear)
+        monkeypatch.setattr(posterior_choice, "CLEAR", clear)
         for seed in range(8):
             pool, banks, draws = simple(seed)
             chosen.append(choose_head(pool, banks[0], STRENGTHS, draws))
@@ -141,7 +155,7 @@ def test_an_unclear_direction_leaves_the_plain_head(monkeypatch: pytest.MonkeyPa
 
 
 def test_of_very_many_rounds_evenly_spaced_ones_stay_and_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(head_choice, "MOST_ROUNDS", 8)
+    monkeypatch.setattr(posterior_choice, "MOST_ROUNDS", 8)
     _, banks, _ = simple(0)
     heads = RoundHeads(banks[0])
     for round_ in range(101):
@@ -156,7 +170,7 @@ def test_of_very_many_rounds_evenly_spaced_ones_stay_and_the_last(monkeypatch: p
 
 
 def test_taken_up_from_its_state_it_goes_on_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(head_choice, "MOST_ROUNDS", 4)
+    monkeypatch.setattr(posterior_choice, "MOST_ROUNDS", 4)
     pool, banks, draws = simple(3)
     whole = RoundHeads(banks[0])
     for round_ in range(20):  # by then every second or fourth round is kept
@@ -171,7 +185,7 @@ def test_taken_up_from_its_state_it_goes_on_alike(monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_round_a_head_is_settled_at_is_never_thinned_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(head_choice, "MOST_ROUNDS", 4)
+    monkeypatch.setattr(posterior_choice, "MOST_ROUNDS", 4)
     _, banks, _ = simple(0)
     heads = RoundHeads(banks[0])
     for round_ in range(30):

@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import reference
-from apod.method.penalty import CONDITIONS, RELAXATIONS, cell_weights, cross_entropy_slope, penalty_and_slope
+from apod.fairness.notions import NOTIONS, EqualizedOdds
+from apod.method.penalty import RELAXATIONS, cell_weights, cross_entropy_slope, penalty_and_slope
 from apod.method.pod import pod_slope
 
-WHATS, RELAXED = sorted(CONDITIONS), sorted(RELAXATIONS)
+WHATS, RELAXED = sorted(NOTIONS), sorted(RELAXATIONS)
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ def cases(draw: st.DrawFn) -> Case:
 def test_the_penalty_is_the_sum_over_pairs_and_its_slope_the_autograd_gradient(
     case: Case, what: str, relaxation: str
 ) -> None:
-    cells = cell_weights(what, case.labels, case.membership)
+    cells = cell_weights(NOTIONS[what], case.labels, case.membership)
     value, slope = penalty_and_slope(case.margin, cells, relaxation)
     for head in range(len(case.margin)):
         labels, membership = case.of_head(head)
@@ -66,7 +67,7 @@ def test_the_penalty_is_the_sum_over_pairs_and_its_slope_the_autograd_gradient(
 @settings(max_examples=100, deadline=None)
 @given(cases(), st.sampled_from(WHATS), st.sampled_from(RELAXED))
 def test_the_slope_is_the_finite_difference_of_the_value(case: Case, what: str, relaxation: str) -> None:
-    cells = cell_weights(what, case.labels, case.membership)
+    cells = cell_weights(NOTIONS[what], case.labels, case.membership)
     _, slope = penalty_and_slope(case.margin, cells, relaxation)
     width = 1e-5
     for row in range(case.margin.shape[1]):
@@ -80,7 +81,7 @@ def test_the_slope_is_the_finite_difference_of_the_value(case: Case, what: str, 
 @settings(max_examples=100, deadline=None)
 @given(cases(), st.sampled_from(WHATS), st.sampled_from(RELAXED))
 def test_padding_and_empty_cells_contribute_nothing(case: Case, what: str, relaxation: str) -> None:
-    value, slope = penalty_and_slope(case.margin, cell_weights(what, case.labels, case.membership), relaxation)
+    value, slope = penalty_and_slope(case.margin, cell_weights(NOTIONS[what], case.labels, case.membership), relaxation)
     trajectories, rows, groups = case.membership.shape
     wider = Case(
         torch.cat([case.margin, torch.full((len(case.margin), 2), 9.0)], 1),
@@ -88,14 +89,16 @@ def test_padding_and_empty_cells_contribute_nothing(case: Case, what: str, relax
         torch.cat([case.membership, torch.zeros((trajectories, 2, groups), dtype=torch.float64)], 1),
     )
     wider_value, wider_slope = penalty_and_slope(
-        wider.margin, cell_weights(what, wider.labels, wider.membership), relaxation
+        wider.margin, cell_weights(NOTIONS[what], wider.labels, wider.membership), relaxation
     )
     np.testing.assert_allclose(wider_value.numpy(), value.numpy(), rtol=1e-12, atol=1e-14)
     np.testing.assert_allclose(wider_slope[:, :rows].numpy(), slope.numpy(), rtol=1e-12, atol=1e-14)
     assert not wider_slope[:, rows:].any()
     # a group nobody belongs to changes nothing either
     another = torch.cat([case.membership, torch.zeros((trajectories, rows, 1), dtype=torch.float64)], 2)
-    more_value, more_slope = penalty_and_slope(case.margin, cell_weights(what, case.labels, another), relaxation)
+    more_value, more_slope = penalty_and_slope(
+        case.margin, cell_weights(NOTIONS[what], case.labels, another), relaxation
+    )
     np.testing.assert_allclose(more_value.numpy(), value.numpy(), rtol=1e-12, atol=1e-14)
     np.testing.assert_allclose(more_slope.numpy(), slope.numpy(), rtol=1e-12, atol=1e-14)
 
@@ -112,14 +115,41 @@ def test_two_groups_and_equalized_odds_are_the_papers_formula(seed: int, rows: i
             p0, p1 = (sum(cell) / len(cell) for cell in cells)
             expected += (p0 - p1) ** 2
     membership = torch.from_numpy(np.eye(2)[groups])[None]
-    weights = cell_weights("equalized_odds", torch.from_numpy(labels)[None], membership)
+    weights = cell_weights(NOTIONS["equalized_odds"], torch.from_numpy(labels)[None], membership)
     value, _ = penalty_and_slope(torch.from_numpy(margin)[None], weights, "linear")
     assert float(value) == pytest.approx(expected, rel=1e-12, abs=1e-14)
 
 
+@dataclass(frozen=True)
+class AccuracyParity(EqualizedOdds):
+    """The right decision is counted, of everybody: of the negatives that is the decision 0."""
+
+    def cells(self, labels: np.ndarray) -> np.ndarray:
+        return np.ones((*labels.shape, 1), dtype=bool)
+
+    def events(self, labels: np.ndarray) -> np.ndarray:
+        return labels[..., None]
+
+
+@pytest.mark.parametrize("relaxation", RELAXED)
+def test_a_notion_that_counts_the_right_decision_is_trained_by_the_same_penalty(relaxation: str) -> None:
+    rng = np.random.default_rng(7)
+    labels, groups = rng.integers(0, 2, 30), rng.integers(0, 2, 30)
+    membership = torch.from_numpy(np.eye(2)[groups])[None]
+    margin = torch.from_numpy(rng.normal(size=(3, 30))).requires_grad_()
+    right = reference.STEP_RELAXED[relaxation](margin * torch.from_numpy(2.0 * labels - 1))
+    rates = [right[:, groups == group].mean(dim=1) for group in (0, 1)]
+    wanted = (rates[0] - rates[1]) ** 2
+    (gradient,) = torch.autograd.grad(wanted.sum(), margin)
+    cells = cell_weights(AccuracyParity(), torch.from_numpy(labels)[None], membership)
+    value, slope = penalty_and_slope(margin.detach(), cells, relaxation)
+    torch.testing.assert_close(value, wanted.detach())
+    torch.testing.assert_close(slope, gradient)
+
+
 def test_cell_weights_of_filled_cells_sum_to_one_and_empty_ones_are_marked() -> None:
     membership = torch.tensor([[[1.0, 0, 0], [0.5, 0, 0], [0, 1, 0], [0, 0, 0]]], dtype=torch.float64)
-    cells = cell_weights("equalized_odds", torch.tensor([[1, 1, 0, 1]]), membership)
+    cells = cell_weights(NOTIONS["equalized_odds"], torch.tensor([[1, 1, 0, 1]]), membership)
     assert cells.filled.tolist() == [[[False, True, False], [True, False, False]]]
     sums = cells.weight.sum(dim=2).view(1, 2, 3)
     assert torch.equal(sums, cells.filled.double())
@@ -130,7 +160,7 @@ def test_cell_weights_of_filled_cells_sum_to_one_and_empty_ones_are_marked() -> 
 @pytest.mark.parametrize(("groups", "rounding"), [(2, 0.0), (3, 1e-12)])  # a third of three equal floats may round
 def test_equal_rates_are_not_penalised(groups: int, rounding: float, relaxation: str) -> None:
     membership = torch.eye(groups)[None]
-    cells = cell_weights("demographic_parity", torch.zeros((1, groups), dtype=torch.int64), membership)
+    cells = cell_weights(NOTIONS["demographic_parity"], torch.zeros((1, groups), dtype=torch.int64), membership)
     value, slope = penalty_and_slope(torch.full((2, groups), 0.7), cells, relaxation)
     assert float(value.max()) <= rounding
     assert float(slope.abs().max()) <= rounding**0.5
@@ -145,7 +175,7 @@ def test_the_pod_slope_is_the_gradient_of_cross_entropy_plus_strength_times_pena
     rng = np.random.default_rng(batch)
     front, y = torch.from_numpy(rng.normal(size=(heads, batch))), torch.from_numpy(rng.integers(2, size=batch))
     strengths = torch.from_numpy(rng.uniform(0, 2, size=heads))
-    cells = cell_weights(what, case.labels, case.membership)
+    cells = cell_weights(NOTIONS[what], case.labels, case.membership)
     slope = pod_slope(torch.cat([front, case.margin], 1), y.double(), strengths, cells, relaxation)
     for head in range(heads):
         both = torch.cat([front[head], case.margin[head]]).requires_grad_()

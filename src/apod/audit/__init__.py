@@ -1,8 +1,7 @@
 """Audits: how unfair a model is, from its decisions and a few people's groups, with intervals and a plan."""
 
-from apod.audit.audit import audit
-from apod.audit.design import Draw, Precision, allocate, draw_people
-from apod.audit.result import Audit, Change, Estimate, Rates, ViewAudit
+from apod.audit.estimate import Audit, Change, Estimate, ViewAudit, audit
+from apod.audit.sampling import Draw, Precision, allocate, draw_people
 
 __all__ = [
     "Audit",
@@ -10,7 +9,6 @@ __all__ = [
     "Draw",
     "Estimate",
     "Precision",
-    "Rates",
     "ViewAudit",
     "allocate",
     "audit",

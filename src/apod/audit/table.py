@@ -10,17 +10,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from apod.audit.audit import audit, group_proxies
-from apod.audit.design import allocate, draw_people
-from apod.audit.people import CellPlan, People, cells_of, check_people, sample_of
-from apod.audit.result import Audit
-from apod.audit.shares import FloatArray, estimate_shares
+from apod.audit.estimate import Audit, audit, cell_shares, group_proxies
+from apod.audit.sampling import CellPlan, People, allocate, cells_of, check_people, draw_people
+from apod.audit.shares import FloatArray
 from apod.data.csv_cells import unescaped
 from apod.data.dataset import UNKNOWN, IntArray
 from apod.data.encode import TableEncoder
 from apod.data.files import read_table
 from apod.data.own import read_features, read_groups, read_labels, require_column
 from apod.errors import InputError
+from apod.fairness.notions import EQUALIZED_ODDS, Notion
 from apod.randomness import generator
 
 
@@ -52,6 +51,7 @@ class AuditTable:
     proxies: FloatArray | None
     features: FloatArray | None
     seed: int = 0
+    notion: Notion = EQUALIZED_ODDS
 
     def audit(self, level: float = 0.95) -> Audit:
         """How unfair the predictions are."""
@@ -63,6 +63,7 @@ class AuditTable:
             probability=self.probability,
             proxies=self.proxies,
             features=self.features,
+            notion=self.notion,
             seed=self.seed,
             level=level,
         )
@@ -77,9 +78,9 @@ class AuditTable:
         plan = cells_of(people, list(self.predictions))
         earlier = np.flatnonzero(~np.isnan(people.probability))
         _refuse_uneven(plan, people, earlier)
-        free = np.setdiff1d(np.arange(len(plan.code)), np.union1d(earlier, people.told))
+        free = np.setdiff1d(np.arange(len(plan.code)), np.union1d(earlier, people.known))
         room = np.bincount(plan.code[free], minlength=len(plan.sizes))
-        counts = allocate(self._shares(people, plan), plan.views, n, room)
+        counts = allocate(self._shares(people, plan), plan.views, n, room, self.notion)
         new = draw_people(plan.code, counts, free, generator(self.seed, "audit", "draw", len(earlier)))
         rows = np.concatenate([earlier, new.rows]).astype(np.int64)
         taken = np.bincount(plan.code[rows], minlength=len(plan.sizes)) / np.maximum(plan.sizes, 1)
@@ -93,8 +94,7 @@ class AuditTable:
         g = len(self.group_names)
         if not len(people.drawn):
             return np.full((len(plan.sizes), g), 1 / g)
-        sample, means = sample_of(people, plan, group_proxies(people, self.proxies, self.features, self.seed))
-        found = estimate_shares(sample, plan.sizes, plan.labels, means)
+        _, found = cell_shares(people, plan, group_proxies(people, self.proxies, self.features, self.seed))
         worth = found.effective[:, None]
         return np.asarray((worth * found.share + 1) / (worth + g))
 
@@ -114,8 +114,8 @@ def refuse_losing_answers(path: Path, written: pd.DataFrame, column: str) -> Non
     for name in named:
         filled = there[_filled(there[name])]
         groups = filled[name].astype(str).str.strip().map(unescaped)
-        told = zip(filled["row"].astype(str).str.strip(), groups, strict=True)
-        lost = set(told) - kept
+        answers = zip(filled["row"].astype(str).str.strip(), groups, strict=True)
+        lost = set(answers) - kept
         if lost:
             raise InputError(
                 f"{path} holds {len(lost)} answers that would be lost: pass it as --answers, or choose another --out."
@@ -132,7 +132,13 @@ def _refuse_uneven(plan: CellPlan, people: People, earlier: IntArray) -> None:
             )
 
 
-def read_audit(path: Path, said: AuditColumns, answers: Path | None = None, seed: int = 0) -> AuditTable:
+def read_audit(
+    path: Path,
+    said: AuditColumns,
+    answers: Path | None = None,
+    seed: int = 0,
+    notion: Notion = EQUALIZED_ODDS,
+) -> AuditTable:
     """The table of a CSV or Parquet file; with `answers`, a file of row, group and probability, merged in."""
     frame = read_table(path).rename(columns=str)
     columns = [str(name) for name in frame.columns]
@@ -160,6 +166,7 @@ def read_audit(path: Path, said: AuditColumns, answers: Path | None = None, seed
         proxies=_proxies(frame, said.proxies, names) if said.proxies else None,
         features=features,
         seed=seed,
+        notion=notion,
     )
 
 

@@ -97,7 +97,7 @@ class PodAllArm(AllKnownArm):
         known = torch.nn.functional.one_hot(groups.clamp(min=0), unit.pool.n_groups)
         membership = known.to(unit.pool.embeddings.dtype)[None]
         recorded = torch.nonzero(groups >= 0).squeeze(1)
-        rows = DrawnPenaltyRows(unit.pool, unit.training.penalty.what, membership, recorded)
+        rows = DrawnPenaltyRows(unit.pool, unit.training.penalty.notion, membership, recorded)
         strengths = torch.tensor([run.value for run in self.runs])
         train_heads(self.heads, unit.pool, unit.training, self._round, strengths, rows)
         self._round += 1

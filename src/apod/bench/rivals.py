@@ -74,7 +74,7 @@ class PseudoGroupArm(AnsweredArm, ABC):
         groups, rows = self._guessed()
         member = torch.nn.functional.one_hot(torch.from_numpy(groups), unit.pool.n_groups)
         membership = member.to(unit.pool.embeddings.dtype)[None]
-        behind = DrawnPenaltyRows(unit.pool, unit.training.penalty.what, membership, torch.from_numpy(rows))
+        behind = DrawnPenaltyRows(unit.pool, unit.training.penalty.notion, membership, torch.from_numpy(rows))
         train_heads(self.heads, unit.pool, unit.training, self._round, self._values, behind)
         self._round += 1
 

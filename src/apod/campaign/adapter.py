@@ -28,6 +28,7 @@ from apod.data.blocks import encode_numbers, fit_numbers, is_large, mapped_tenso
 from apod.data.dataset import IntArray
 from apod.data.encode import TableEncoder
 from apod.errors import CheckpointError, InputError, UnknownName
+from apod.fairness.notions import Notion
 from apod.method.algorithm1 import Mitigation
 from apod.method.answers import Answers
 from apod.method.pod import pretrain_head
@@ -92,6 +93,11 @@ class MitigationEngine:
             self.pool.embeddings.numpy(), materials.files.folder / f"coverage-{materials.campaign}.state"
         )
         self._pretrained = np.array(materials.remember("head", self._pretrain)["parameters"])
+
+    @property
+    def notion(self) -> Notion:
+        """What is equalised: measurements and the audit speak of its gap."""
+        return self.settings.penalty.notion
 
     def _pretrain(self) -> dict[str, npt.NDArray[Any]]:
         return {"parameters": pretrain_head(self.pool, self._training)}

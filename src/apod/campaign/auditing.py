@@ -14,6 +14,7 @@ from apod.campaign.materials import Materials
 from apod.campaign.reserve import audit_order
 from apod.data.dataset import IntArray
 from apod.errors import InputError
+from apod.fairness.notions import EQUALIZED_ODDS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,6 +53,7 @@ def audit_campaign(
         materials.settings.groups,
         probability=_probability(materials, engine, rows, answers.sum(axis=1) > 0),
         proxies=engine.proxies(model, rows),
+        notion=getattr(engine, "notion", EQUALIZED_ODDS),  # an engine of one's own need not have one
         seed=materials.settings.seed,
     )
 

@@ -16,7 +16,8 @@ import numpy.typing as npt
 import torch
 
 from apod.data.blocks import BLOCK, is_large
-from apod.fairness.metrics import METRICS, GroupCounts, soft_group_counts
+from apod.fairness.metrics import METRICS, RATES, GroupCounts, soft_group_counts
+from apod.fairness.notions import EQUALIZED_ODDS, Notion, count_events, count_gap, ratio
 from apod.jsonable import number
 from apod.method.algorithm1 import Mitigation
 from apod.method.outlook import look_ahead
@@ -40,8 +41,8 @@ def measure(engine: Mitigation, names: Sequence[str]) -> dict[str, Any]:
     rng = generator(engine.pool.seed, "measure", engine.pool.dataset, engine.round)
     right = (predicted == labels).mean(axis=1)
     margin = 1.96 * np.sqrt(right * (1 - right) / len(labels))
-    gap = METRICS["gap"](counts)
-    low, high = gap_interval(counts, soft_group_counts(labels, predicted, member**2), rng)
+    gap = count_gap(engine.notion, counts)
+    low, high = gap_interval(counts, soft_group_counts(labels, predicted, member**2), rng, engine.notion)
     curve = [
         {
             "strength": head.strength,
@@ -58,6 +59,7 @@ def measure(engine: Mitigation, names: Sequence[str]) -> dict[str, Any]:
     return {
         "round": engine.round,
         "basis": "proxy",
+        "notion": engine.notion.name,
         "note": NOTE,
         "curve": curve,
         "rates": _rates(counts, names, np.bincount(told, minlength=len(names))),
@@ -90,22 +92,22 @@ def measured_rows(engine: Mitigation) -> torch.Tensor:
     return torch.from_numpy(np.sort(rng.choice(size, ROWS, replace=False)))
 
 
-def gap_interval(counts: GroupCounts, squares: GroupCounts, rng: np.random.Generator) -> tuple[Floats, Floats]:
-    """A 95 % interval of every head's gap, from normal draws of each group's TPR and FPR: (K,) each.
+def gap_interval(
+    counts: GroupCounts, squares: GroupCounts, rng: np.random.Generator, notion: Notion = EQUALIZED_ODDS
+) -> tuple[Floats, Floats]:
+    """A 95 % interval of every head's gap, from normal draws of each group's compared rates: (K,) each.
 
     `squares` are the counts of squared weights: with them, a rate's variance is that of a weighted mean.
     """
-    cells, squared = counts.cells[..., :-1, :, :], squares.cells[..., :-1, :, :]  # (K, g, label, prediction)
-    total = cells.sum(-1)
-    with np.errstate(divide="ignore", invalid="ignore"):  # an empty cell's rate is NaN, and so is what rests on it
-        rate = cells[..., 1] / total  # (K, g, label)
-        variance = ((1 - rate) ** 2 * squared[..., 1] + rate**2 * squared[..., 0]) / total**2
+    (happened, people), (squared, all_squared) = count_events(notion, counts), count_events(notion, squares)
+    rate = ratio(happened, people)  # (K, k, e, g); a group without anybody has none, and so has what rests on it
+    variance = ratio((1 - rate) ** 2 * squared + rate**2 * (all_squared - squared), people**2)
     # the same draws for every head: heads err on much the same rows, and the curve should not jitter between them
-    noise = rng.standard_normal((DRAWS, 1, *rate.shape[1:]))
-    drawn = np.clip(rate + noise * np.sqrt(variance), 0, 1)  # (draws, K, g, label)
-    gaps = (drawn.max(axis=2) - drawn.min(axis=2)).sum(axis=-1)  # (draws, K)
-    low, high = np.quantile(gaps, (0.025, 0.975), axis=0)
-    value = METRICS["gap"](counts)
+    cells, events, groups = rate.shape[1:]
+    noise = np.moveaxis(rng.standard_normal((DRAWS, 1, groups, cells, events)), 2, -1)
+    drawn = np.clip(rate + noise * np.sqrt(variance), 0, 1)  # (draws, K, k, e, g)
+    low, high = np.quantile(notion.gap(drawn), (0.025, 0.975), axis=0)
+    value = count_gap(notion, counts)
     return np.minimum(low, value), np.maximum(high, value)
 
 
@@ -141,7 +143,7 @@ def _membership(engine: Mitigation, rows: torch.Tensor) -> Floats:
 
 def _rates(counts: GroupCounts, names: Sequence[str], told: npt.NDArray[np.int64]) -> list[dict[str, Any]]:
     """Each group's rates: by the unpenalised head before, by every head after."""
-    values = {name: METRICS[name](counts) for name in ("tpr", "fpr", "selection_rate")}  # (K, g)
+    values = {name: METRICS[name](counts) for name in RATES}  # (K, g)
     sizes, correct = counts.n, counts.tp + counts.tn
     with np.errstate(divide="ignore", invalid="ignore"):
         values["accuracy"] = np.where(sizes > 0, correct / sizes, np.nan)

@@ -142,7 +142,7 @@ def _score(mitigation: Mitigation, rows: Rows) -> RoundScores:
     known = groups != UNKNOWN
     membership[known] = torch.nn.functional.one_hot(groups[known], membership.shape[1]).to(membership.dtype)
     of_heads = membership.expand(len(mitigation.heads), -1, -1)  # (K, V, G)
-    return score_heads(mitigation.pool, mitigation.heads, mitigation.strengths, of_heads)
+    return score_heads(mitigation.pool, mitigation.heads, mitigation.strengths, of_heads, mitigation.notion)
 
 
 def _tradeoff(

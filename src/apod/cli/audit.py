@@ -38,6 +38,7 @@ def audit(
     draw: int = typer.Option(0, help="Propose so many further people to ask, at random; writes them to --out."),
     out: Path | None = typer.Option(None, help="Where --draw writes: row, draw_probability, group (to be filled in)."),
     within: float = typer.Option(0.05, help="How exactly you want to know the differences, for the plan."),
+    notion: str = typer.Option("equalized_odds", help="Whose gap is estimated: as --penalty of apod run."),
     seed: int = typer.Option(0, help="Same seed, same draw and folds."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
@@ -46,6 +47,7 @@ def audit(
     Example: apod audit people.csv --label hired --prediction model --group gender
     """
     from apod.audit.table import AuditColumns, read_audit
+    from apod.fairness.notions import find_notion
 
     said = AuditColumns(
         label=label,
@@ -59,7 +61,7 @@ def audit(
         features=None if features is None else () if features == "none" else tuple(words(features)),
         drop=tuple(words(drop or "")),
     )
-    found = read_audit(table, said, answers, seed)
+    found = read_audit(table, said, answers, seed, find_notion(notion))
     if draw:
         _draw(found, draw, out, as_json, group)
         return
@@ -100,23 +102,24 @@ def _draw(found: AuditTable, count: int, out: Path | None, as_json: bool, group:
 
 def render(result: Audit, within: float, more: int | None) -> None:
     """The audit as a few lines of text."""
+    from apod.fairness.metrics import RATE_WORDS
+
+    rates = result.notion.rates or tuple(RATE_WORDS)
     typer.echo(
         f"{result.people} people, {result.drawn} answers drawn at random"
-        + (f", {result.told} more known" if result.told else "")
+        + (f", {result.known} more known" if result.known else "")
         + f"; {result.level:.0%} intervals"
     )
     for name, view in result.views.items():
         typer.echo(f"\n{name}")
-        for group, rates in view.groups.items():
-            typer.echo(f"  {group}: TPR {_span(rates.tpr)}   FPR {_span(rates.fpr)}")
+        for group, found in view.groups.items():
+            shown = [f"{RATE_WORDS[rate]} {_span(found[rate])}" for rate in rates]
+            typer.echo(f"  {group}: {'   '.join(shown)}")
         what = " - ".join(result.group_names) if len(result.group_names) == 2 else "highest - lowest"
-        for rate, found, classical in (
-            ("TPR", view.tpr_difference, view.classical_tpr),
-            ("FPR", view.fpr_difference, view.classical_fpr),
-        ):
-            beside = f"   (answers alone: {_span(classical)})" if classical is not None else ""
-            typer.echo(f"  {rate} {what}: {_span(found)}{beside}")
-        typer.echo(f"  gap |dTPR| + |dFPR|: {_span(view.gap)}")
+        for rate in rates:
+            beside = f"   (answers alone: {_span(view.classical[rate])})" if rate in view.classical else ""
+            typer.echo(f"  {RATE_WORDS[rate]} {what}: {_span(view.differences[rate])}{beside}")
+        typer.echo(f"  gap {result.notion.words.gap}: {_span(view.gap)}")
     if result.change is not None:
         typer.echo(f"\nfrom {result.change.before} to {result.change.after}: gap {_span(result.change.gap)}")
     typer.echo(f"\nplan: {plan_text(more, within, result.precision.left)}")
@@ -127,11 +130,11 @@ def render(result: Audit, within: float, more: int | None) -> None:
 def plan_text(more: int | None, within: float, left: int) -> str:
     """The plan in a sentence, to two digits, but never more people than are left."""
     if more is None:
-        return f"nobody is left to ask who would bring both differences within +-{within:g}."
+        return f"nobody is left to ask who would bring the differences within +-{within:g}."
     if more == 0:
-        return f"both differences are known within +-{within:g}."
+        return f"the differences are known within +-{within:g}."
     digits = 10 ** max(0, len(str(more)) - 2)
-    return f"about {min(-(-more // digits) * digits, left)} more answers to know both differences within +-{within:g}."
+    return f"about {min(-(-more // digits) * digits, left)} more answers to know the differences within +-{within:g}."
 
 
 def _span(estimate: Estimate) -> str:

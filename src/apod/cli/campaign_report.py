@@ -69,7 +69,7 @@ def show_audit(found: dict[str, Any]) -> None:
         typer.echo(f"  change of the gap: {gap['value']:+.3f} [{gap['low']:+.3f}, {gap['high']:+.3f}]")
     for entry in found["plan"]:
         if entry["more"]:
-            typer.echo(f"  plan: {entry['more']} more audit answers for both differences within +-{entry['within']:g}")
+            typer.echo(f"  plan: {entry['more']} more audit answers for the differences within +-{entry['within']:g}")
 
 
 def report(

@@ -12,6 +12,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
+from apod.fairness.metrics import RATE_WORDS
+from apod.fairness.notions import find_notion
 from apod.report.outlook import expected_so_far, outlook_sentence
 from apod.run import Listener
 
@@ -83,15 +85,15 @@ class TerminalListener(Listener):
         for name, title in (
             ("accuracy", "accuracy"),
             ("balanced_accuracy", "balanced accuracy"),
-            ("gap", "gap |dTPR| + |dFPR|, lower is fairer"),
+            ("gap", f"gap {find_notion(result['notion']).words.gap}, lower is fairer"),
             ("eop", "EOP, 1 is fair"),
             ("delta_eo", "Delta-EO, 0 is fair"),
         ):
             table.add_row(title, _show(before[name]), _show(after[name]))
         for group in result["group_names"]:
-            for rate in ("tpr", "fpr"):
+            for rate in find_notion(result["notion"]).rates:
                 values = [_show(point["groups"][group][rate]) for point in (before, after)]
-                table.add_row(f"{rate.upper()} of {escape(group)}", *values)
+                table.add_row(f"{RATE_WORDS[rate]} of {escape(group)}", *values)
         self._console.print(table)
         self._console.print(
             f"{len(result['answers'])} answers out of {result['n_train']:,} people; "

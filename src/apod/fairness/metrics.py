@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 __all__ = [
     "METRICS",
     "RATES",
+    "RATE_WORDS",
     "GroupCounts",
     "GroupRates",
     "Interval",
@@ -77,6 +78,9 @@ RATES: Mapping[str, Notion] = MappingProxyType(
     }
 )
 """Every rate that is shown per group, with the notion that compares it alone."""
+
+RATE_WORDS: Mapping[str, str] = MappingProxyType({"tpr": "TPR", "fpr": "FPR", "selection_rate": "Selection rate"})
+"""These rates as people read them."""
 
 
 def _per_group(name: str) -> Metric:

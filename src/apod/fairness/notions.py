@@ -32,7 +32,13 @@ class Words:
 
     title: str
     gap: str  # the formula, for two groups and two labels
-    meaning: str  # what holds where the gap is 0
+    two: str  # the formula in words, for two groups
+    many: str  # and for more
+    fair: str  # what holds where the gap is 0
+
+    def explain(self, n_groups: int) -> str:
+        """What the gap is, in a sentence or two."""
+        return f"{self.two if n_groups == 2 else self.many}, in percentage points. 0 = {self.fair}."
 
 
 class Notion(Protocol):
@@ -104,7 +110,11 @@ class EqualizedOdds(_RateParity):
 
     name: ClassVar[str] = "equalized_odds"
     words: ClassVar[Words] = Words(
-        "equalized odds", "|dTPR| + |dFPR|", "people of the same true label are decided alike in every group"
+        "equalized odds",
+        "|dTPR| + |dFPR|",
+        "Difference of the groups' TPR plus difference of their FPR, both without sign",
+        "Highest minus lowest TPR of the groups, plus highest minus lowest FPR",
+        "all groups meet the same errors",
     )
     rates: ClassVar[tuple[str, ...]] = ("tpr", "fpr")
 
@@ -125,7 +135,9 @@ class TruePositiveRateParity(_RateParity):
     words: ClassVar[Words] = Words(
         "true positive rate parity",
         "|dTPR|",
-        "people with a positive label are recognised equally often in every group",
+        "Difference of the groups' TPR, without sign",
+        "Highest minus lowest TPR of the groups",
+        "the positives of all groups are recognised equally often",
     )
     rates: ClassVar[tuple[str, ...]] = ("tpr",)
 
@@ -146,7 +158,9 @@ class FalsePositiveRateParity(_RateParity):
     words: ClassVar[Words] = Words(
         "false positive rate parity",
         "|dFPR|",
-        "people with a negative label are called positive equally often in every group",
+        "Difference of the groups' FPR, without sign",
+        "Highest minus lowest FPR of the groups",
+        "the negatives of all groups are called positive equally often",
     )
     rates: ClassVar[tuple[str, ...]] = ("fpr",)
 
@@ -170,7 +184,11 @@ class DemographicParity(_RateParity):
 
     name: ClassVar[str] = "demographic_parity"
     words: ClassVar[Words] = Words(
-        "demographic parity", "|d selection rate|", "people are decided positive equally often in every group"
+        "demographic parity",
+        "|d selection rate|",
+        "Difference of the groups' selection rates, without sign",
+        "Highest minus lowest selection rate of the groups",
+        "all groups are called positive equally often",
     )
     rates: ClassVar[tuple[str, ...]] = ("selection_rate",)
 

@@ -18,6 +18,7 @@ from torch import Tensor
 from apod.data.blocks import in_blocks, is_large
 from apod.data.dataset import UNKNOWN, IntArray
 from apod.errors import InputError
+from apod.fairness.notions import Notion
 from apod.heads.bank import HeadBank
 from apod.maxmin import Coverage
 from apod.method.answers import Answers
@@ -131,6 +132,11 @@ class Mitigation:
         """Whether what the posterior of f_a says of a gap may be shown: its intervals are known to cover."""
         return isinstance(self.proxy, LaplaceProxy) and self.proxy.covers
 
+    @property
+    def notion(self) -> Notion:
+        """What is equalised, and what heads are judged by."""
+        return self.training.penalty.notion
+
     def refit(self) -> None:
         """One round of training: f_a on S, then POD on S, both continued from the last round."""
         self.proxy.fit(self.pool.seen, self.answers)
@@ -141,15 +147,15 @@ class Mitigation:
     def _penalty_rows(self, drawn: Round) -> PenaltyRows | None:
         penalty, of_head = self.training.penalty, [head.trajectory for head in self.plan.heads]
         if penalty.over == "pool":
-            return DrawnPenaltyRows(drawn.pool, penalty.what, self._pool_membership(of_head, drawn))
+            return DrawnPenaltyRows(drawn.pool, penalty.notion, self._pool_membership(of_head, drawn))
         if not any(len(answers.known()[0]) for answers in self.answers):
             return None
         if len(self.answers) == 1 and len(self.answers[0]) > DRAWN_ROWS:  # nearly everybody is known: S is a pool
             everybody = Round(self.pool, self.training)
             told = self._told(torch.zeros(1, len(self.pool.labels), self.pool.n_groups), everybody)
             rows = torch.from_numpy(np.unique(self.answers[0].known()[0]))
-            return DrawnPenaltyRows(self.pool, penalty.what, told.to(self.pool.embeddings.dtype), rows)
-        return PenaltyRows(self.pool, penalty.what, self.answers, of_head)
+            return DrawnPenaltyRows(self.pool, penalty.notion, told.to(self.pool.embeddings.dtype), rows)
+        return PenaltyRows(self.pool, penalty.notion, self.answers, of_head)
 
     def _pool_membership(self, of_head: Sequence[int], drawn: Round) -> Tensor:
         """(T, N, G) proxies over the pool, replaced by the answer where there is one."""
@@ -182,12 +188,12 @@ class Mitigation:
         validation part than the pool's own.
         """
         pool, draws = self._drawn(judged_on or self.pool, told, more)
-        return choose_head(pool, bank, self.strengths, draws)
+        return choose_head(pool, bank, self.strengths, draws, self.notion)
 
     def settle(self, heads: RoundHeads, told: IntArray | None = None) -> None:
         """Keep every head as it was at the round that the posterior of f_a speaks for; `told` as in `choose`."""
         pool, draws = self._drawn(self.pool, told)
-        best_rounds(pool, heads, self.heads.sizes, self.strengths, draws)
+        best_rounds(pool, heads, self.heads.sizes, self.strengths, draws, self.notion)
 
     def _drawn(self, pool: Pool, told: IntArray | None, more: int = 0) -> tuple[Pool, Tensor]:
         """The rows that heads are judged on, and (D, K or 1, V, G) their groups by draws from the posterior."""

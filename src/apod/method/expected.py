@@ -21,7 +21,7 @@ class Expected:
     """The gap to expect after so many answers, of the head that would be chosen then; NaN where nothing tells."""
 
     answers: int
-    gap: float  # expected |dTPR| + |dFPR|
+    gap: float  # expected, by the notion that is equalised
     low: float  # 95 % credible interval of it
     high: float
     strength: float

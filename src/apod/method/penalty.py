@@ -5,9 +5,9 @@
     p~_a(y, 1) = mean over the rows of group a and label y of  relax( f^1(h) - f^0(h) )
 
 Every rate of the penalty is a weighted mean of relaxed margins, so one matrix W of cell weights holds *what* and
-*over whom*: cells are (condition, group), a condition is "label 0", "label 1" or "everybody", and the rows are the
-annotated people (membership 0 or 1) or the pool (membership = the proxy's probability). For more than two groups the
-penalty is the sum over pairs. An empty cell contributes nothing.
+*over whom*: a notion (`fairness.notions`) says which cells of people are compared, such as those of label 1, and the
+rows are the annotated people (membership 0 or 1) or the pool (membership = the proxy's probability). For more than two
+groups the penalty is the sum over pairs. A cell without anybody of a group contributes nothing.
 """
 
 from __future__ import annotations
@@ -18,13 +18,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-CONDITIONS: dict[str, tuple[int | None, ...]] = {
-    "equalized_odds": (0, 1),
-    "true_positive_rate_parity": (1,),
-    "false_positive_rate_parity": (0,),
-    "demographic_parity": (None,),
-}
-"""What is equalised: the labels within which groups must be predicted positive equally often; None = all labels."""
+from apod.fairness.notions import EQUALIZED_ODDS, NOTIONS, Notion
 
 
 def _identity(margin: Tensor) -> tuple[Tensor, Tensor | float]:
@@ -63,31 +57,37 @@ OVER = ("annotated", "pool")
 class Penalty:
     """One penalty: a choice on each of the three axes."""
 
-    what: str = "equalized_odds"
+    what: str = EQUALIZED_ODDS.name
     relaxation: str = "linear"
     over: str = "annotated"
+
+    @property
+    def notion(self) -> Notion:
+        """What is equalised."""
+        return NOTIONS[self.what]
 
 
 @dataclass(frozen=True)
 class CellWeights:
-    """Row weights of every (condition, group) cell; each filled cell's weights sum to one."""
+    """Row weights of every cell and group; each filled cell's weights sum to one."""
 
-    weight: Tensor  # (T, conditions * G, S): T = 1 when all heads share the rows, else K
-    filled: Tensor  # (T, conditions, G) bool
+    weight: Tensor  # (T, k * G, S): T = 1 when all heads share the rows, else K
+    filled: Tensor  # (T, k, G) bool
+    sign: Tensor | None = None  # (T, S) -1 where the decision 0 is the one that is counted; None: nowhere
 
 
-def cell_weights(what: str, labels: Tensor, membership: Tensor) -> CellWeights:
+def cell_weights(notion: Notion, labels: Tensor, membership: Tensor) -> CellWeights:
     """Weights that turn relaxed margins into each cell's mean.
 
     labels (T, S) · membership (T, S, G): 0/1 for answered rows, probabilities for proxies, all zero for padding.
     """
-    conditions = CONDITIONS[what]
-    inside = [torch.ones_like(labels, dtype=torch.bool) if c is None else labels == c for c in conditions]
-    member = membership.transpose(1, 2)  # (T, G, S)
-    mass = torch.stack([member * rows[:, None, :] for rows in inside], dim=1)  # (T, conditions, G, S)
+    member, inside = membership.transpose(1, 2), torch.from_numpy(notion.cells(labels.numpy()))  # (T, G, S), (T, S, k)
+    mass = torch.stack([member * rows[:, None, :] for rows in inside.unbind(2)], dim=1)  # (T, k, G, S)
     total = mass.sum(dim=3, keepdim=True)
     weight = mass / torch.where(total > 0, total, torch.ones_like(total))
-    return CellWeights(weight.flatten(1, 2), (total > 0).squeeze(3))
+    counted = notion.events(labels.numpy())[..., 0]  # (T, S)
+    sign = None if counted.all() else torch.from_numpy(2 * counted - 1).to(weight.dtype)
+    return CellWeights(weight.flatten(1, 2), (total > 0).squeeze(3), sign)
 
 
 def penalty_and_slope(margin: Tensor, cells: CellWeights, relaxation: str) -> tuple[Tensor, Tensor]:
@@ -95,25 +95,25 @@ def penalty_and_slope(margin: Tensor, cells: CellWeights, relaxation: str) -> tu
 
     margin (K, S): logit of label 1 minus logit of label 0 on the penalty's rows.
     """
-    value, slope = RELAXATIONS[relaxation](margin)
+    value, slope = RELAXATIONS[relaxation](margin if cells.sign is None else cells.sign * margin)
     heads = margin.shape[0]
     if cells.weight.shape[0] == 1:
-        rates = value @ cells.weight[0].T  # (K, conditions * G)
+        rates = value @ cells.weight[0].T  # (K, k * G)
     else:
         rates = torch.bmm(cells.weight, value[:, :, None]).squeeze(2)
-    rates = rates.view(heads, *cells.filled.shape[1:])  # (K, conditions, G)
+    rates = rates.view(heads, *cells.filled.shape[1:])  # (K, k, G)
     filled = cells.filled.to(rates.dtype)
-    # sum over pairs (a, b) of (r_a - r_b)^2 = n sum r_a^2 - (sum r_a)^2 over the n filled cells of a condition,
+    # sum over pairs (a, b) of (r_a - r_b)^2 = n sum r_a^2 - (sum r_a)^2 over the n groups of a cell,
     # taken about their mean so that equal rates give exactly zero
     count = filled.sum(dim=2, keepdim=True)
     centred = (rates - (rates * filled).sum(dim=2, keepdim=True) / count.clamp(min=1)) * filled
     penalty = (count.squeeze(2) * centred.square().sum(dim=2)).sum(dim=1)  # (K,)
-    by_rate = (2 * count * centred).flatten(1)  # (K, conditions * G)
+    by_rate = (2 * count * centred).flatten(1)  # (K, k * G)
     if cells.weight.shape[0] == 1:
         by_value = by_rate @ cells.weight[0]  # (K, S)
     else:
         by_value = torch.bmm(by_rate[:, None, :], cells.weight).squeeze(1)
-    return penalty, by_value * slope
+    return penalty, by_value * slope if cells.sign is None else by_value * slope * cells.sign
 
 
 def cross_entropy_slope(logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:

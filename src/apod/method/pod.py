@@ -16,6 +16,7 @@ from torch import Tensor
 
 from apod.data.blocks import drawn_rows, is_large, steps_per_round, take_rows
 from apod.data.dataset import IntArray
+from apod.fairness.notions import Notion
 from apod.heads.bank import HeadBank, initial_parameters
 from apod.heads.schedule import Schedule, Step
 from apod.method.answers import Answers, stack_answers
@@ -152,14 +153,14 @@ def _pod_step(
 class PenaltyRows:
     """The rows the penalty looks at: S of each head, or rows drawn from a pool whose membership is a probability."""
 
-    def __init__(self, pool: Pool, what: str, trajectories: Sequence[Answers], of_head: Sequence[int]) -> None:
+    def __init__(self, pool: Pool, notion: Notion, trajectories: Sequence[Answers], of_head: Sequence[int]) -> None:
         """S itself, all of it in every step (a mini-batch alone would hold about one annotated row)."""
         shared = len(set(of_head)) == 1
         chosen = [trajectories[of_head[0]]] if shared else [trajectories[t] for t in of_head]
         stacked = stack_answers(chosen, pool.n_groups, pool.embeddings.dtype)
         embeddings = pool.embeddings[stacked.rows]  # (T, S, M)
         self.sizes: tuple[int, int, int | None] = (embeddings.shape[1], 0, None)
-        self.cells = cell_weights(what, pool.labels[stacked.rows], stacked.membership)
+        self.cells = cell_weights(notion, pool.labels[stacked.rows], stacked.membership)
         self._shared: Tensor | None = embeddings[0] if shared else None
         self._own: Tensor | None = None if shared else embeddings
 
@@ -171,16 +172,16 @@ class PenaltyRows:
 class DrawnPenaltyRows(PenaltyRows):
     """A fresh random draw of rows in every step, weighted by who probably belongs to which group."""
 
-    def __init__(self, pool: Pool, what: str, membership: Tensor, rows: Tensor | None = None) -> None:
+    def __init__(self, pool: Pool, notion: Notion, membership: Tensor, rows: Tensor | None = None) -> None:
         """membership (T or 1, N, G) of all rows; drawn are all of them, or these `rows`."""
         self._rows = torch.arange(len(pool.labels)) if rows is None else rows
         self.sizes = (0, min(DRAWN_ROWS, len(self._rows)), len(self._rows))
-        self._pool, self._what, self._membership = pool, what, membership
+        self._pool, self._notion, self._membership = pool, notion, membership
 
     def at(self, step: Step) -> tuple[Tensor | None, Tensor | None, CellWeights]:
         """The rows drawn for this step."""
         assert step.penalty_rows is not None
         rows = self._rows.index_select(0, step.penalty_rows)
         labels = self._pool.labels.index_select(0, rows).expand(self._membership.shape[0], -1)
-        cells = cell_weights(self._what, labels, self._membership.index_select(1, rows))
+        cells = cell_weights(self._notion, labels, self._membership.index_select(1, rows))
         return self._pool.embeddings.index_select(0, rows), None, cells

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from apod.fairness.notions import EQUALIZED_ODDS, Notion, member_rates
 from apod.heads.bank import HeadBank
 from apod.method.pool import Pool
 from apod.method.score_choice import BestHeads, FloatArray, RoundScores
@@ -89,34 +90,43 @@ class HeadChoice:
     """What the posterior says of every head, (K,) each, and the head it speaks for."""
 
     head: int
-    gap: FloatArray  # expected |dTPR| + |dFPR|
+    gap: FloatArray  # expected, by the notion that is equalised
     low: FloatArray  # 95 % credible interval of it
     high: FloatArray
     better: FloatArray  # probability that the gap is below that of the unpenalised head
     reason: str
 
 
-def choose_head(pool: Pool, bank: HeadBank, strengths: Tensor, draws: Tensor) -> HeadChoice:
+def choose_head(
+    pool: Pool, bank: HeadBank, strengths: Tensor, draws: Tensor, notion: Notion = EQUALIZED_ODDS
+) -> HeadChoice:
     """The head with the smallest expected gap that costs next to nothing, if it is credibly better than no penalty.
 
     draws (D, K or 1, V, G): membership of the validation rows by draws from the posterior of each head's f_a.
     """
     labels = pool.validation_labels.numpy()
     predicted = (bank.margins(pool.validation) > 0).numpy()
-    gaps = posterior_gaps(labels, predicted[None], draws)[:, 0]  # (D, K)
+    gaps = posterior_gaps(labels, predicted[None], draws, notion)[:, 0]  # (D, K)
     plain = _plain(strengths)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # a head without any defined gap stays NaN
         expected = np.nanmean(gaps, axis=0)
         low, high = np.nanquantile(gaps, (0.025, 0.975), axis=0)
-    better = (gaps < _plain_gaps(labels, predicted[plain], draws)).mean(axis=0)
-    clear = np.broadcast_to(clear_direction(labels, predicted[plain], draws), len(better))
+    better = (gaps < _plain_gaps(labels, predicted[plain], draws, notion)).mean(axis=0)
+    clear = np.broadcast_to(clear_direction(labels, predicted[plain], draws, notion), len(better))
     cheap = _costs_little(labels, predicted, plain)
     head, reason = _decide(expected, better, clear, cheap, plain, strengths.numpy())
     return HeadChoice(head, expected, low, high, better, reason)
 
 
-def best_rounds(pool: Pool, heads: RoundHeads, sizes: tuple[int, ...], strengths: Tensor, draws: Tensor) -> None:
+def best_rounds(
+    pool: Pool,
+    heads: RoundHeads,
+    sizes: tuple[int, ...],
+    strengths: Tensor,
+    draws: Tensor,
+    notion: Notion = EQUALIZED_ODDS,
+) -> None:
     """Settle every penalised head at the round with the smallest expected gap among those that may be chosen.
 
     Where a strength has none, and for the unpenalised head, the last round counts.
@@ -124,13 +134,13 @@ def best_rounds(pool: Pool, heads: RoundHeads, sizes: tuple[int, ...], strengths
     labels, plain = pool.validation_labels.numpy(), _plain(strengths)
     predicted = heads.decisions(pool.validation, sizes)  # (R, K, V)
     rounds, count = predicted.shape[:2]
-    gaps = posterior_gaps(labels, predicted, draws)  # (D, R, K)
+    gaps = posterior_gaps(labels, predicted, draws, notion)  # (D, R, K)
     last = (rounds - 1) * count + plain
     cheap = _costs_little(labels, predicted.reshape(rounds * count, -1), last).reshape(rounds, count)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # a head without any defined gap stays NaN
         expected = np.nanmean(gaps, axis=0)
-    better = (gaps < _plain_gaps(labels, predicted[-1, plain], draws)[:, None]).mean(axis=0)
+    better = (gaps < _plain_gaps(labels, predicted[-1, plain], draws, notion)[:, None]).mean(axis=0)
     allowed = cheap & (better >= SURE) & np.isfinite(expected)
     places = np.where(allowed, expected, np.inf).argmin(axis=0)
     places[~allowed.any(axis=0)] = rounds - 1
@@ -138,23 +148,33 @@ def best_rounds(pool: Pool, heads: RoundHeads, sizes: tuple[int, ...], strengths
     heads.settle(places)
 
 
-def posterior_gaps(labels: npt.NDArray[np.int64], predicted: npt.NDArray[np.bool_], draws: Tensor) -> FloatArray:
-    """(D, R, K) gap |dTPR| + |dFPR| of heads by every draw of the groups; NaN where a group has nobody of a label.
+def posterior_gaps(
+    labels: npt.NDArray[np.int64],
+    predicted: npt.NDArray[np.bool_],
+    draws: Tensor,
+    notion: Notion = EQUALIZED_ODDS,
+) -> FloatArray:
+    """(D, R, K) gap of heads by every draw of the groups; NaN where a group has nobody in a cell that is compared.
 
     predicted (R, K, V), draws (D, K or 1, V, G).
     """
-    rates = _rates(labels, predicted, draws)
-    return np.asarray((rates.max(axis=4) - rates.min(axis=4)).sum(axis=3))
+    return notion.gap(_rates(labels, predicted, draws, notion))
 
 
-def clear_direction(labels: npt.NDArray[np.int64], predicted: npt.NDArray[np.bool_], draws: Tensor) -> FloatArray:
+def clear_direction(
+    labels: npt.NDArray[np.int64],
+    predicted: npt.NDArray[np.bool_],
+    draws: Tensor,
+    notion: Notion = EQUALIZED_ODDS,
+) -> FloatArray:
     """(K or 1,) how probable it is that a head, deciding (V,), favours the group it seems to, where that is surest.
 
-    The two groups whose rates differ most on average, of either label: in how many of the draws do they differ so?
+    The two groups whose rates differ most on average, in any of the cells: in how many of the draws do they differ so?
     """
     decisions = np.broadcast_to(predicted, (1, draws.shape[1], len(predicted)))
-    rates = _rates(labels, decisions, draws)[:, 0]  # (D, K or 1, 2, G)
-    mean = rates.mean(axis=0)  # (K or 1, 2, G)
+    rates = _rates(labels, decisions, draws, notion)[:, 0]  # (D, K or 1, k, e, G)
+    rates = rates.reshape(*rates.shape[:2], -1, rates.shape[-1])  # (D, K or 1, k x e, G)
+    mean = rates.mean(axis=0)
     high, low = (
         np.take_along_axis(rates, place(mean, axis=2)[None, ..., None], axis=3)[..., 0]
         for place in (np.argmax, np.argmin)
@@ -162,27 +182,25 @@ def clear_direction(labels: npt.NDArray[np.int64], predicted: npt.NDArray[np.boo
     return np.asarray((high > low).mean(axis=0).max(axis=1))
 
 
-def _rates(labels: npt.NDArray[np.int64], predicted: npt.NDArray[np.bool_], draws: Tensor) -> FloatArray:
-    """(D, R, K, 2, G) share predicted 1 of every label and group: a matrix product per label, not a count per draw."""
+def _rates(
+    labels: npt.NDArray[np.int64], predicted: npt.NDArray[np.bool_], draws: Tensor, notion: Notion
+) -> FloatArray:
+    """(D, R, K, k, e, G) the rates that the notion compares, of every draw, round and head."""
     rounds, heads, _ = predicted.shape
     if draws.shape[1] > 1:
-        return np.concatenate([_rates(labels, predicted[:, [k]], draws[:, [k]]) for k in range(heads)], axis=2)
+        each = [_rates(labels, predicted[:, [k]], draws[:, [k]], notion) for k in range(heads)]
+        return np.concatenate(each, axis=2)
     member = draws[:, 0].double().numpy().clip(0, 1)  # (D, V, G)
-    decisions = predicted.reshape(rounds * heads, -1)
-    found = []
-    for label in (0, 1):
-        rows = np.flatnonzero(labels == label)
-        inside = member[:, rows].transpose(1, 0, 2).reshape(len(rows), member.shape[0] * member.shape[2])  # (v, D x G)
-        with np.errstate(divide="ignore", invalid="ignore"):  # 0/0 is the documented NaN
-            rates = decisions[:, rows].astype(np.float64) @ inside / inside.sum(axis=0)
-        found.append(rates.reshape(rounds, heads, member.shape[0], member.shape[2]))
-    return np.stack(found, axis=3).transpose(2, 0, 1, 3, 4)
+    found = member_rates(notion, labels, predicted.reshape(rounds * heads, -1), member)
+    return found.reshape(len(member), rounds, heads, *found.shape[2:])
 
 
-def _plain_gaps(labels: npt.NDArray[np.int64], predicted: npt.NDArray[np.bool_], draws: Tensor) -> FloatArray:
+def _plain_gaps(
+    labels: npt.NDArray[np.int64], predicted: npt.NDArray[np.bool_], draws: Tensor, notion: Notion
+) -> FloatArray:
     """(D, K or 1) gap of the unpenalised head, whose decisions are (V,), by the draws that each head is judged by."""
     decisions = np.broadcast_to(predicted, (1, draws.shape[1], len(predicted)))
-    return posterior_gaps(labels, decisions, draws)[:, 0]
+    return posterior_gaps(labels, decisions, draws, notion)[:, 0]
 
 
 def _plain(strengths: Tensor) -> int:

@@ -1,6 +1,7 @@
 """Which head to keep by the paper's score, on the validation part, whose groups are only proxies.
 
-    score = accuracy + fairness,   fairness = 1 - |Delta-EO|  or  min(EOP, 1/EOP)  by the task's metric
+    score = accuracy + fairness,   fairness = 1 - |Delta-EO|  or  min(EOP, 1/EOP)  by the task's metric,
+                                   or 1 - gap  of a notion that this metric does not speak of
 
 over all rounds and strengths, groups by the proxies' largest entry: first the best round of every strength, then the
 best strength. NaN never wins. The unpenalised head is kept at its best validation accuracy: it must not profit from
@@ -18,6 +19,7 @@ import torch
 from torch import Tensor
 
 from apod.fairness.metrics import fairness_score, group_counts
+from apod.fairness.notions import EQUALIZED_ODDS, Notion
 from apod.heads.bank import HeadBank
 from apod.method.pool import Pool
 
@@ -36,7 +38,13 @@ class RoundScores:
     score: FloatArray
 
 
-def score_heads(pool: Pool, bank: HeadBank, strengths: Tensor, membership: Tensor | None) -> RoundScores:
+def score_heads(
+    pool: Pool,
+    bank: HeadBank,
+    strengths: Tensor,
+    membership: Tensor | None,
+    notion: Notion = EQUALIZED_ODDS,
+) -> RoundScores:
     """Score all heads on the validation part.
 
     membership (K, V, G) by each head's f_a, of which the largest entry counts; None where there are no groups at all.
@@ -47,7 +55,7 @@ def score_heads(pool: Pool, bank: HeadBank, strengths: Tensor, membership: Tenso
     fairness = np.full(len(accuracy), np.nan)
     if membership is not None:
         counts = group_counts(labels, predicted, membership.argmax(dim=2).numpy(), pool.n_groups)
-        fairness = np.asarray(fairness_score(pool.metric, counts, skip_undefined=True, warn=False))
+        fairness = np.asarray(fairness_score(pool.metric, counts, notion, skip_undefined=True, warn=False))
     return RoundScores(accuracy, fairness, np.where(strengths.numpy() == 0, accuracy, accuracy + fairness))
 
 

@@ -8,8 +8,9 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from apod.errors import BudgetError, InputError, UnknownName
+from apod.fairness.notions import NOTIONS
 from apod.method.algorithm1 import Plan
-from apod.method.penalty import CONDITIONS, OVER, RELAXATIONS, Penalty
+from apod.method.penalty import OVER, RELAXATIONS, Penalty
 from apod.method.pod import Training
 from apod.method.pool import READS
 from apod.method.proxy import PROXIES
@@ -48,7 +49,7 @@ class Settings:
     def __post_init__(self) -> None:
         for kind, name, table in (
             ("selector", self.selector, SELECTORS),
-            ("penalty", self.penalty.what, CONDITIONS),
+            ("penalty", self.penalty.what, NOTIONS),
             ("relaxation", self.penalty.relaxation, RELAXATIONS),
             ("choice of whom the penalty is over", self.penalty.over, OVER),
             ("proxy", self.proxy, PROXIES),

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from apod.fairness.metrics import RATE_WORDS
 from apod.report.numbers import UNDEFINED, percent, percent_span, points, signed_points
-from apod.report.tables import Cell, Table
+from apod.report.tables import Cell, Table, notion_of
 
 Result = Mapping[str, Any]
 _VIEWS = (("before", "vanilla", "without"), ("after", "selected", "with"))
@@ -19,10 +20,14 @@ def audited_table(result: Result) -> Table:
         found = audit["predictions"][view]
         recorded = result[metrics]
         for name in result["group_names"]:
-            for rate in ("tpr", "fpr"):
+            for rate in notion_of(result).rates:
                 told = recorded["groups"][name][rate]
                 rows.append(
-                    [Cell(f"{rate.upper()} of {name}, {when}"), _cell(found["groups"][name][rate]), Cell(percent(told))]
+                    [
+                        Cell(f"{RATE_WORDS[rate]} of {name}, {when}"),
+                        _cell(found["groups"][name][rate]),
+                        Cell(percent(told)),
+                    ]
                 )
         gap = found["gap"]
         audited = Cell(points(gap["value"]), percent_span([gap["low"], gap["high"]]))

@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from apod.fairness.metrics import RATE_WORDS, RATES
 from apod.report.figures import rate_chart
 from apod.report.numbers import UNDEFINED, count, decimal, percent, percent_span, plain, plural, points, signed_points
 from apod.report.outlook import outlook_chart, outlook_sentence
 from apod.report.render import fill
 from apod.report.svg import shorten
-from apod.report.tables import MOST_ROWS, Cell, Table, groups_table
+from apod.report.tables import MOST_ROWS, Cell, Table, groups_table, notion_of
 
 Facts = Mapping[str, Any]
-RATES = ("tpr", "fpr", "selection_rate")
 LEVELLED = 0.015
 """Balanced accuracy lost from which a smaller gap may be mere levelling down."""
 
@@ -29,6 +29,7 @@ def render_campaign(facts: Facts) -> str:
         "negative": negative,
         "positive": positive,
         "many_groups": len(facts["group_names"]) > 2,
+        "gap_explained": notion_of(audit or {}).words.explain(len(facts["group_names"])),
         "lead": _lead(facts),
         "cards": _cards(facts),
         "cautions": _cautions(facts),
@@ -177,12 +178,12 @@ def _differences(facts: Facts) -> Table:
     audit = facts["audit"]
     what = " - ".join(facts["group_names"]) if len(facts["group_names"]) == 2 else "highest - lowest"
     rows = []
-    for rate in ("tpr", "fpr"):
+    for rate in notion_of(audit).rates:
         key = f"{rate}_difference"
-        row = [Cell(f"{rate.upper()}, {what}")]
+        row = [Cell(f"{RATE_WORDS[rate]}, {what}")]
         row += [_cell(view[key]) for view in audit["predictions"].values()]
         row += [_cell(audit["change"][key])] if audit["change"] else []
-        rows.append([*row, _cell(list(audit["predictions"].values())[-1]["classical"][key])])
+        rows.append([*row, _cell(list(audit["predictions"].values())[-1]["classical"].get(key))])
     gaps = [
         Cell(points(view["gap"]["value"]), percent_span([view["gap"]["low"], view["gap"]["high"]]))
         for view in audit["predictions"].values()
@@ -211,7 +212,7 @@ def _plan(audit: Facts) -> str:
             said.append(
                 f"{within}: " + ("known already" if entry["more"] == 0 else f"about {count(entry['more'])} more")
             )
-    return "Further audit answers to know both differences without mitigation within " + "; ".join(said) + "."
+    return "Further audit answers to know the differences without mitigation within " + "; ".join(said) + "."
 
 
 def _asked(facts: Facts) -> str:

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from apod.fairness.metrics import RATE_WORDS, RATES
+from apod.fairness.notions import EQUALIZED_ODDS, Notion, find_notion
 from apod.report.numbers import (
     UNDEFINED,
     count,
@@ -51,6 +53,11 @@ def _cells(*texts: str) -> list[Cell]:
     return [Cell(text) for text in texts]
 
 
+def notion_of(result: Result) -> Notion:
+    """Whose gap a result speaks of; results of earlier versions know but one."""
+    return find_notion(result.get("notion", EQUALIZED_ODDS.name))
+
+
 def groups_table(result: Result) -> Table:
     """Every group's rates without and with mitigation."""
     vanilla, selected = result["vanilla"], result["selected"]
@@ -58,12 +65,12 @@ def groups_table(result: Result) -> Table:
     for name in result["group_names"]:
         before, after = vanilla["groups"][name], selected["groups"][name]
         row = _cells(name, count(before["n"]))
-        for rate in ("tpr", "fpr", "selection_rate"):
+        for rate in RATES:
             row += [_rate(vanilla, name, rate), _rate(selected, name, rate)]
             row += _cells(_difference(before[rate], after[rate]))
         rows.append(row)
     columns = ["Group", "People"]
-    for rate in ("TPR", "FPR", "Selection rate"):
+    for rate in RATE_WORDS.values():
         columns += [f"{rate} without", "with", "change"]
     return Table("Rates per recorded group on the test part, in percent; changes in points", columns, rows)
 

@@ -31,6 +31,7 @@ def page(result: Result, pictures: Pictures) -> dict[str, Any]:
         "positive": positive,
         "groups": groups_phrase(result),
         "many_groups": len(result["group_names"]) > 2,
+        "gap_explained": tables.notion_of(result).words.explain(len(result["group_names"])),
         "verdict": verdict,
         "cards": _cards(result, verdict),
         "nobody_recorded": nobody_recorded(result),

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from apod.audit import allocate, audit, draw_people
-from apod.audit.people import cells_of, check_people
+from apod.audit.sampling import cells_of, check_people
 from apod.data.dataset import UNKNOWN
 from apod.errors import BudgetError
 from apod.method.algorithm1 import Mitigation, Question
@@ -44,7 +44,7 @@ def audited(
     groups, chance = np.full(len(test), UNKNOWN), np.full(len(test), np.nan)
     plan = cells_of(check_people(labels, decisions, groups, names), list(decisions))
     even = np.full((len(plan.sizes), len(names)), 1 / len(names))
-    counts = allocate(even, plan.views, answers)
+    counts = allocate(even, plan.views, answers, notion=mitigation.notion)
     drawn = draw_people(plan.code, counts, np.arange(len(test)), generator(seed, "audit", dataset.key))
     for row, probability in zip(drawn.rows.tolist(), drawn.probability.tolist(), strict=True):
         choice = Choice(row, {"rule": RULE}, probability)
@@ -53,4 +53,6 @@ def audited(
     if (groups == UNKNOWN).all():
         return None
     guessed = mitigation.membership(prepared.test_seen)[trajectory].double().numpy()
-    return audit(labels, decisions, groups, names, probability=chance, proxies=guessed, seed=seed).to_dict()
+    return audit(
+        labels, decisions, groups, names, probability=chance, proxies=guessed, seed=seed, notion=mitigation.notion
+    ).to_dict()

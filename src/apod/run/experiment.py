@@ -196,7 +196,7 @@ def _finish(
     kept = recorder.best.bank(mitigation.heads.sizes)
     selected, reason = recorder.chosen()
     with watch.time("recording"):
-        entries = record.metrics_entries(prepared, kept, facts["seed"])
+        entries = record.metrics_entries(prepared, kept, mitigation.notion, facts["seed"])
     for k, entry in enumerate(entries):
         kept_round = int(recorder.best.round[k])
         validation = {name: values[k] for name, values in recorder.scores[kept_round].items()}
@@ -219,6 +219,7 @@ def _finish(
         "group_names": list(dataset.group_names),
         "reference": dataset.group_names[-1],
         "metric": dataset.task.metric,
+        "notion": mitigation.notion.name,
         "settings": settings.to_dict() | _sizes(dataset, settings, len(prepared.split.train)),
         "notes": [*dataset.notes, *_notes(dataset, mitigation, trajectory), *recorder.notes()],
         "vanilla": entries[0],
@@ -227,7 +228,7 @@ def _finish(
         "selected_because": reason,
         "outlook": recorder.outlook(),
         "outlook_withheld": recorder.withheld(),
-        "differences": record.differences(prepared, predicted[0], predicted[1], facts["seed"]),
+        "differences": record.differences(prepared, predicted[0], predicted[1], mitigation.notion, facts["seed"]),
         "changes": record.changes(prepared, predicted[0], predicted[1]),
         "rounds": recorder.rounds,
         "answers": recorder.answers[trajectory],

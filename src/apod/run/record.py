@@ -12,7 +12,17 @@ import numpy as np
 import numpy.typing as npt
 
 from apod.data.dataset import Dataset
-from apod.fairness.metrics import METRICS, GroupCounts, Interval, Metrics, bootstrap, group_counts, paired_bootstrap
+from apod.fairness.metrics import (
+    RATES,
+    GroupCounts,
+    Interval,
+    Metrics,
+    bootstrap,
+    group_counts,
+    metric_table,
+    paired_bootstrap,
+)
+from apod.fairness.notions import Notion
 from apod.heads.bank import HeadBank
 from apod.jsonable import number
 from apod.method.algorithm1 import Mitigation
@@ -37,7 +47,8 @@ def counts_on_test(prepared: Prepared, bank: HeadBank) -> GroupCounts:
 def curve(prepared: Prepared, mitigation: Mitigation, scores: RoundScores) -> list[dict[str, float | None]]:
     """Accuracy and fairness of every head as it is now, one entry per strength."""
     counts = counts_on_test(prepared, mitigation.heads)
-    values = {name: METRICS[name](counts) for name in CURVE_METRICS}
+    metrics = metric_table(mitigation.notion)
+    values = {name: metrics[name](counts) for name in CURVE_METRICS}
     return [
         {
             "strength": head.strength,
@@ -101,15 +112,15 @@ def answer_entry(
     }
 
 
-def metrics_entries(prepared: Prepared, bank: HeadBank, seed: int) -> list[dict[str, Any]]:
+def metrics_entries(prepared: Prepared, bank: HeadBank, notion: Notion, seed: int) -> list[dict[str, Any]]:
     """The METRICS object of every head of a bank on the test part, with bootstrap intervals."""
     counts = counts_on_test(prepared, bank)
     names = prepared.dataset.group_names
     entries = []
     for k in range(len(bank)):
-        one = Metrics.from_counts(counts[k], names, warn=False)
+        one = Metrics.from_counts(counts[k], names, notion, warn=False)
         # the same draws for every head: equal predictions have equal intervals
-        intervals = bootstrap(counts[k], generator(seed, "bootstrap", prepared.dataset.key))
+        intervals = bootstrap(counts[k], generator(seed, "bootstrap", prepared.dataset.key), notion)
         entries.append({**one.to_dict(), "intervals": _intervals(intervals, names)})
     return entries
 
@@ -119,12 +130,12 @@ def _intervals(intervals: dict[str, Interval], names: Sequence[str]) -> dict[str
         interval = intervals[name]
         return [number(interval.low[place]), number(interval.high[place])]
 
-    groups = {name: {rate: pair(rate, g) for rate in ("tpr", "fpr", "selection_rate")} for g, name in enumerate(names)}
+    groups = {name: {rate: pair(rate, g) for rate in RATES} for g, name in enumerate(names)}
     return {**{name: pair(name) for name in INTERVALS}, "groups": groups}
 
 
 def differences(
-    prepared: Prepared, before: npt.NDArray[np.bool_], after: npt.NDArray[np.bool_], seed: int
+    prepared: Prepared, before: npt.NDArray[np.bool_], after: npt.NDArray[np.bool_], notion: Notion, seed: int
 ) -> dict[str, list[float | None]]:
     """Intervals of after minus before on the same people, which two separate intervals would make far too wide."""
     dataset, rows = prepared.dataset, prepared.split.test
@@ -135,6 +146,7 @@ def differences(
         dataset.groups[rows],
         len(dataset.group_names),
         generator(seed, "paired bootstrap", dataset.key),
+        notion,
     )
     names = ("accuracy", "balanced_accuracy", "gap")
     return {name: [number(float(intervals[name].low)), number(float(intervals[name].high))] for name in names}

@@ -38,7 +38,7 @@ class Recorder:
         mitigation, dataset = self._mitigation, self._prepared.dataset
         of_head = [head.trajectory for head in mitigation.plan.heads]
         membership = mitigation.membership(mitigation.pool.validation_seen)[of_head]
-        scores = score_heads(mitigation.pool, mitigation.heads, mitigation.strengths, membership)
+        scores = score_heads(mitigation.pool, mitigation.heads, mitigation.strengths, membership, mitigation.notion)
         self.best.update(mitigation.heads, scores, mitigation.round - 1)
         if isinstance(self.best, RoundHeads):
             mitigation.settle(self.best)

@@ -1,0 +1,352 @@
+"""How unfair is a model? From its decisions about everybody and a few people's groups, some drawn at random."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from apod.audit.sampling import CellPlan, People, Precision, cells_of, check_people, sample_of
+from apod.audit.shares import (
+    CellAnswers,
+    Cells,
+    FloatArray,
+    Shares,
+    classical_difference,
+    components,
+    cross_fitted,
+    difference,
+    estimate_shares,
+)
+from apod.errors import InputError
+from apod.fairness.metrics import RATES
+from apod.fairness.notions import EQUALIZED_ODDS, Notion
+from apod.randomness import generator
+
+DRAWS = 4000
+LEAST_FOR_PROXY = 10
+"""Answers below which no proxy is fitted: it would only add noise."""
+
+WITHIN = (0.1, 0.05, 0.02)
+"""How exactly the plan offers to know the differences."""
+
+CLASSICAL = ("tpr", "fpr")
+"""Differences that the textbook estimate is shown beside."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number and its interval; None where nothing can be said."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+
+    def to_dict(self) -> dict[str, float | None]:
+        """For JSON."""
+        return {"value": self.value, "low": self.low, "high": self.high}
+
+    @property
+    def width(self) -> float | None:
+        """Of the interval."""
+        return None if self.low is None or self.high is None else self.high - self.low
+
+
+NOTHING = Estimate(None, None, None)
+"""Where nothing can be said."""
+
+
+@dataclass(frozen=True)
+class ViewAudit:
+    """One set of predictions. Differences: first group minus reference (the last); beyond two groups max - min."""
+
+    groups: Mapping[str, Mapping[str, Estimate]]  # group -> each rate, and `people`: how many of the table are of it
+    differences: Mapping[str, Estimate]  # by rate
+    gap: Estimate  # by the audit's notion
+    classical: Mapping[str, Estimate]  # differences from the answers alone, for comparison; two groups only
+    power: tuple[float, ...]  # how far proxies were used, for label 0 and 1
+    residual: tuple[float, ...]  # share of variance they left
+    answers_per_cell: tuple[int, ...]  # cells: label x decision, 00 01 10 11
+    people_per_cell: tuple[int, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "groups": {group: _dicts(found) for group, found in self.groups.items()},
+            **_differences(self.differences),
+            "gap": self.gap.to_dict(),
+            "classical": {f"{rate}_difference": None for rate in CLASSICAL} | _differences(self.classical),
+            "proxy": {"power": list(self.power), "residual": list(self.residual)},
+            "cells": {"answers": list(self.answers_per_cell), "people": list(self.people_per_cell)},
+        }
+
+
+@dataclass(frozen=True)
+class Change:
+    """The second set of predictions against the first, on the same people."""
+
+    before: str
+    after: str
+    differences: Mapping[str, Estimate]  # by rate
+    gap: Estimate
+    groups: Mapping[str, Mapping[str, Estimate]]  # group -> each rate
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "from": self.before,
+            "to": self.after,
+            **_differences(self.differences),
+            "gap": self.gap.to_dict(),
+            "groups": {group: _dicts(found) for group, found in self.groups.items()},
+        }
+
+
+def _dicts(estimates: Mapping[str, Estimate]) -> dict[str, dict[str, float | None]]:
+    return {name: estimate.to_dict() for name, estimate in estimates.items()}
+
+
+def _differences(estimates: Mapping[str, Estimate]) -> dict[str, dict[str, float | None]]:
+    return {f"{rate}_difference": found for rate, found in _dicts(estimates).items()}
+
+
+@dataclass(frozen=True)
+class Audit:
+    """How unfair the predictions are, how sure that is, and what more answers would add."""
+
+    group_names: tuple[str, ...]
+    notion: Notion  # whose gap it is
+    people: int
+    drawn: int  # answers of people drawn at random
+    known: int  # further people whose group is known
+    silent: int  # drawn, no answer
+    level: float
+    views: Mapping[str, ViewAudit]
+    change: Change | None
+    precision: Precision = field(repr=False)
+
+    def plan(self, within: tuple[float, ...] = WITHIN) -> dict[float, int | None]:
+        """Further answers that make the differences known within +- so much; None: more than there are people."""
+        return {one: self.precision.needed(one) for one in within}
+
+    def notes(self) -> tuple[str, ...]:
+        """What a reader must know besides."""
+        found = []
+        if self.silent:
+            found.append(
+                f"{self.silent} people were drawn and gave no answer: the intervals hold if they are like those of the "
+                "same label and decision who did."
+            )
+        thin = min((count for view in self.views.values() for count in view.answers_per_cell), default=0)
+        if thin < 5:
+            found.append(
+                f"A cell of label and decision has {thin} answers: `apod audit FILE --draw` spreads them better."
+            )
+        if self.drawn < 100:
+            found.append(f"{self.drawn} answers drawn at random are few: intervals are tested from 100 on.")
+        return tuple(found)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "group_names": list(self.group_names),
+            "reference": self.group_names[-1],
+            "notion": self.notion.name,
+            "people": self.people,
+            "answers": {"drawn": self.drawn, "told": self.known, "silent": self.silent},
+            "level": self.level,
+            "predictions": {name: view.to_dict() for name, view in self.views.items()},
+            "change": self.change.to_dict() if self.change else None,
+            "plan": [{"within": within, "more": more} for within, more in self.plan().items()],
+            "notes": list(self.notes()),
+        }
+
+
+def audit(
+    labels: npt.ArrayLike,
+    predictions: Mapping[str, npt.ArrayLike],
+    groups: npt.ArrayLike,
+    group_names: Sequence[str],
+    *,
+    probability: npt.ArrayLike | None = None,
+    proxies: npt.ArrayLike | None = None,
+    features: npt.ArrayLike | None = None,
+    notion: Notion = EQUALIZED_ODDS,
+    seed: int = 0,
+    level: float = 0.95,
+) -> Audit:
+    """Per-group rates and their differences with intervals for every set of predictions, and the change between them.
+
+    labels (n,) 0/1 · predictions name -> (n,) 0/1 · groups (n,) codes into group_names, -1 = no answer; or (n, g)
+    probabilities, a row of zeros = no answer · probability (n,) with which each row was drawn, NaN for rows not drawn
+    at random; None: all answered rows were drawn at random, everybody with the same chance.
+
+    proxies (n, g): P(group), made without the answers drawn at random; or features (n, d), from which they are
+    cross-fitted. Without either the answers stand alone. The gap and the plan are those of the notion.
+    """
+    if not 0 < level < 1:
+        raise InputError(f"level is {level}: pass a share between 0 and 1, like 0.95.")
+    people = check_people(labels, predictions, groups, group_names, probability)
+    if not len(people.drawn):
+        raise InputError("Nobody who was drawn at random has answered yet: draw some first (apod audit FILE --draw N).")
+    guessed = group_proxies(people, proxies, features, seed)
+    auditor = _Auditor(people, guessed, notion, seed, level)
+    names = list(people.decisions)
+    views = {name: auditor.view(name) for name in names}
+    return Audit(
+        group_names=people.group_names,
+        notion=notion,
+        people=len(people.labels),
+        drawn=len(people.drawn),
+        known=len(people.known),
+        silent=people.silent,
+        level=level,
+        views=views,
+        change=auditor.change(views) if len(names) > 1 else None,
+        precision=auditor.precision(names[0]),
+    )
+
+
+def group_proxies(
+    people: People, proxies: npt.ArrayLike | None = None, features: npt.ArrayLike | None = None, seed: int = 0
+) -> FloatArray:
+    """(n, g): given, cross-fitted, or the mix of groups among the answers, which tells nobody from anybody."""
+    shape = people.answers.shape
+    if proxies is not None:
+        given = np.asarray(proxies, dtype=np.float64)
+        if given.shape != shape or not ((given >= 0) & (given <= 1)).all():
+            raise InputError(f"Proxies are probabilities, one per person and group: {shape[0]} x {shape[1]} numbers.")
+        return given
+    rows = np.flatnonzero(people.answered)
+    if features is not None and len(rows) >= LEAST_FOR_PROXY:
+        inputs = components(np.asarray(features, dtype=np.float64))
+        return cross_fitted(inputs, rows, people.answers[rows], generator(seed, "audit", "folds"))
+    mix = people.answers[rows].mean(axis=0) if len(rows) else np.full(shape[1], 1 / shape[1])
+    return np.broadcast_to(mix, shape)
+
+
+def cell_shares(people: People, plan: CellPlan, proxies: FloatArray) -> tuple[CellAnswers, Shares]:
+    """The answers drawn at random, and what they say of every cell's group shares."""
+    sample, means = sample_of(people, plan, proxies)
+    return sample, estimate_shares(sample, plan.sizes, plan.labels, means)
+
+
+@dataclass(frozen=True, eq=False)
+class _Auditor:
+    """What all parts of one audit share."""
+
+    people: People
+    proxies: FloatArray
+    notion: Notion
+    seed: int
+    level: float
+
+    def view(self, name: str) -> ViewAudit:
+        plan = cells_of(self.people, [name])
+        cells = plan.views[0]
+        sample, shares = cell_shares(self.people, plan, self.proxies)
+        drawn = self._draw(shares, "view")
+        rates = {rate: cells.rates(notion, drawn)[..., 0, 0, :] for rate, notion in RATES.items()}  # (draws, g)
+        counted = rates | {"people": cells.people(drawn).sum(-2)}
+        two = len(self.people.group_names) == 2
+        return ViewAudit(
+            groups=self._per_group(counted),
+            differences={rate: self._estimate(difference(values)) for rate, values in rates.items()},
+            gap=self._gap(cells, drawn),
+            classical={rate: self._classical(sample, cells, RATES[rate]) for rate in CLASSICAL} if two else {},
+            power=tuple(float(shares.power[plan.labels == label][0]) for label in (0, 1)),
+            residual=tuple(float(shares.residual[plan.labels == label][0]) for label in (0, 1)),
+            answers_per_cell=tuple(int(count) for count in shares.answered),
+            people_per_cell=tuple(int(size) for size in cells.sizes),
+        )
+
+    def change(self, views: Mapping[str, ViewAudit]) -> Change:
+        """Differences after minus before, in cells of both decisions: whoever is decided alike cancels out."""
+        before, *_, after = views
+        plan = cells_of(self.people, [before, after])
+        _, shares = cell_shares(self.people, plan, self.proxies)
+        drawn = self._draw(shares, "change")
+
+        def changed(value: Callable[[Cells], FloatArray]) -> FloatArray:
+            old, new = (value(cells) for cells in plan.views)
+            return np.asarray(new - old)
+
+        def rate_of(notion: Notion) -> Callable[[Cells], FloatArray]:
+            return lambda cells: cells.rates(notion, drawn)[..., 0, 0, :]
+
+        def difference_of(notion: Notion) -> Callable[[Cells], FloatArray]:
+            return lambda cells: difference(rate_of(notion)(cells))
+
+        gap = self._estimate(changed(lambda cells: self.notion.gap(cells.rates(self.notion, drawn))))
+        return Change(
+            before,
+            after,
+            {rate: self._estimate(changed(difference_of(notion))) for rate, notion in RATES.items()},
+            _between(views[before].gap, views[after].gap, gap),
+            self._per_group({rate: changed(rate_of(notion)) for rate, notion in RATES.items()}),
+        )
+
+    def precision(self, name: str) -> Precision:
+        """How exact further answers would make the decisions' differences, scaled to how exact they are now."""
+        plan = cells_of(self.people, [name])
+        _, shares = cell_shares(self.people, plan, self.proxies)
+        worth = shares.effective[:, None]
+        known = (worth * shares.share + 0.5) / (worth + 0.5 * len(self.people.group_names))
+        foreseen = Precision(known, plan.views, shares.residual, shares.answered, self.notion)
+        drawn = self._draw(shares, "view")
+        now = max(_half(self._estimate(apart)) for apart in self._compared(plan.views[0], drawn))
+        ratio = float(np.clip(now / max(foreseen.half_widths(0)[0].max(), 1e-9), 0.5, 2.0))
+        return replace(foreseen, unequal=ratio)
+
+    def _draw(self, shares: Shares, part: str) -> FloatArray:
+        """(draws, c, g) group shares that the answers allow."""
+        return shares.draw(DRAWS, generator(self.seed, "audit", part))
+
+    def _compared(self, cells: Cells, drawn: FloatArray) -> list[FloatArray]:
+        """The differences whose sizes make up the notion's gap, (draws,) each."""
+        apart = difference(cells.rates(self.notion, drawn))  # (draws, k, e)
+        return list(np.moveaxis(apart.reshape(len(apart), -1), 1, 0))
+
+    def _per_group(self, values: Mapping[str, FloatArray]) -> dict[str, dict[str, Estimate]]:
+        return {
+            group: {name: self._estimate(drawn[..., g]) for name, drawn in values.items()}
+            for g, group in enumerate(self.people.group_names)
+        }
+
+    def _estimate(self, drawn: FloatArray, level: float | None = None) -> Estimate:
+        if np.isnan(drawn).all():
+            return NOTHING
+        level = level or self.level
+        low, middle, high = np.nanquantile(drawn, [(1 - level) / 2, 0.5, (1 + level) / 2])
+        return Estimate(float(middle), float(low), float(high))
+
+    def _gap(self, cells: Cells, drawn: FloatArray) -> Estimate:
+        """The notion's gap. Absolute values of draws lean upwards, so the estimate is of the differences' medians, and
+        the lower end what all signed intervals leave at least."""
+        high = self._estimate(self.notion.gap(cells.rates(self.notion, drawn))).high
+        if high is None:
+            return NOTHING
+        compared = self._compared(cells, drawn)
+        each = 1 - (1 - self.level) / len(compared)  # all must hold at once
+        ends = [self._estimate(apart, each) for apart in compared]
+        least = sum(max(0.0, end.low or 0.0, -(end.high or 0.0)) for end in ends)
+        return Estimate(sum(abs(end.value or 0.0) for end in ends), least, high)
+
+    def _classical(self, sample: CellAnswers, cells: Cells, notion: Notion) -> Estimate:
+        middle, low, high = classical_difference(sample, cells, notion, self.level)
+        return NOTHING if np.isnan(middle) else Estimate(float(middle), float(low), float(high))
+
+
+def _between(before: Estimate, after: Estimate, span: Estimate) -> Estimate:
+    """The change of a gap: after minus before as they are shown, within the span of the draws they share."""
+    if before.value is None or after.value is None or span.low is None or span.high is None:
+        return span
+    value = after.value - before.value
+    return Estimate(value, min(value, span.low), max(value, span.high))
+
+
+def _half(estimate: Estimate) -> float:
+    return ((estimate.high or 0.0) - (estimate.low or 0.0)) / 2
