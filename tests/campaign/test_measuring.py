@@ -228,7 +228,8 @@ def test_the_outlook_of_a_campaign_is_that_of_its_heads_on_the_pool(real: Campai
     collected = real.refitter.snapshot().collected
     engine, model = real.engine(), real.refitter.load(real.refitter.snapshot())
     found = measured(real.materials, engine, model, collected, collected.weigh())
-    outlook = found["outlook"]
+    assert found.outcome is not None
+    outlook = found.outcome["outlook"]
     assert [entry["answers"] for entry in outlook] == [12, 15, 18, 24, 36, 48]
     mitigation = engine._restored(model)  # type: ignore[attr-defined]
     head = mitigation.strengths.tolist().index(outlook[0]["strength"])

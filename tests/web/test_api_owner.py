@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from datetime import datetime
 
 import httpx2
 import pandas as pd
@@ -52,6 +53,26 @@ def test_the_dashboard_moves_with_the_answers(house: House) -> None:
     assert "rates" not in found["history"][0]
     assert [entry["group"] for entry in found["history"][-1]["rates"]] == list(GROUPS)
     assert found["campaign"]["answered"] == 5
+
+
+def test_a_dashboard_that_stands_still_because_models_cannot_be_measured_says_so(house: House) -> None:
+    owner, maria = house.owner(), house.enter()
+    annotate(maria, 2)
+    fitted(house, 2)
+    engine = house.campaign.engine()
+    working = engine.measure  # type: ignore[attr-defined]
+    engine.measure = lambda model, answers: 1 / 0  # type: ignore[attr-defined]
+    annotate(maria, 1)
+    fitted(house, 3)
+    until(lambda: house.campaign.status().measuring_failure)
+    found = owner.get("/api/v1/dashboard").json()
+    assert found["campaign"]["measuring_failure"] == "ZeroDivisionError"
+    assert found["campaign"]["refit_failures"] == 0
+    assert found["history"][-1]["answers"] == 2  # since then
+    engine.measure = working  # type: ignore[attr-defined]
+    annotate(maria, 1)
+    until(lambda: owner.get("/api/v1/dashboard").json()["history"][-1]["answers"] == 4)
+    until(lambda: owner.get("/api/v1/dashboard").json()["campaign"]["measuring_failure"] is None)
 
 
 def test_subgroup_counts_are_those_of_the_answers(house: House) -> None:
@@ -244,6 +265,39 @@ def test_an_owner_hears_of_refits_and_an_annotator_does_not(server: Live) -> Non
     assert json.loads(owner[2].removeprefix("data: "))["campaign"]["answered"] == 1
     assert owner[3] == "event: refit"
     assert json.loads(owner[4].removeprefix("data: "))["answers"] == 1
+
+
+def test_an_owner_hears_when_the_campaign_cannot_be_looked_at_and_when_it_can_again(
+    server: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    head = server.campaign.head
+
+    def fail() -> int:
+        raise RuntimeError(f"{GROUPS[0]} is in the way")
+
+    with httpx2.Client(base_url=server.origin, headers={"X-Apod": "1"}, timeout=60) as client:
+        client.post("/api/v1/session", json={"token": server.link("owner", "owner").split("#")[1]})
+        with client.stream("GET", "/api/v1/events") as answer:
+            lines = (line for line in answer.iter_lines() if line)
+            assert "event: progress" in lines
+            began = time.time()
+            monkeypatch.setattr(server.campaign, "head", fail)
+            assert "event: stale" in lines
+            since = datetime.fromisoformat(json.loads(next(lines).removeprefix("data: "))["since"])
+            assert began - 2 <= since.timestamp() <= time.time()
+            monkeypatch.setattr(server.campaign, "head", head)
+            assert "event: stale" in lines
+            assert json.loads(next(lines).removeprefix("data: ")) == {"since": None}
+            server.campaign.tell(until(lambda: server.campaign.ask("bob")), GROUPS[0])
+            assert "event: progress" in lines
+
+
+def test_an_owner_hears_of_a_refit_that_fails(server: Live) -> None:
+    server.campaign.engine().fit = lambda answers, start: 1 / 0  # type: ignore[method-assign]
+    server.campaign.tell(until(lambda: server.campaign.ask("bob")), GROUPS[0])
+    until(lambda: server.campaign.status().refit_failures)
+    owner = stream(server, "owner", 5)
+    assert owner[3:] == ["event: refit", f'data: {{"answers": null, "seq": {server.campaign.head()}}}']
 
 
 def test_many_tabs_cost_one_look(server: Live, monkeypatch: pytest.MonkeyPatch) -> None:

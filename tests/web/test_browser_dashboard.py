@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import ExitStack
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -190,3 +191,26 @@ def test_hostile_names_stay_text_in_the_pictures(browser: Any, tmp_path: Path) -
             owner.says("audit answers the gap is", "#audit")  # this campaign holds people out for one
             assert hostile in owner.page.locator("#tpr .ytick text").all_text_contents()
             assert owner.page.locator("img").count() == 0
+
+
+def test_a_page_that_stands_still_says_so_and_since_when(browser: Any, tmp_path: Path) -> None:
+    campaign = new_campaign(tmp_path, rows=150, budget=40)
+    with serving(campaign) as site, visit(browser, site, "owner", "owner") as found:
+        answer(site, FIRST)
+        drawn(found.page)
+        found.says("The model knows every answer.", "#freshness")
+        campaign.engine().measure = lambda model, answers: 1 / 0  # type: ignore[attr-defined]
+        answer(site, ["male"])
+        found.says(
+            "The latest model could not be measured (ZeroDivisionError), so this page is out of date", "#cautions"
+        )
+        at = datetime.fromisoformat(campaign.history()[-1].at).timestamp()
+        written = found.page.evaluate(
+            "(at) => new Intl.DateTimeFormat('en', { timeStyle: 'short' }).format(at)", at * 1e3
+        )
+        found.says(f"What is shown was measured at {written}, after {len(FIRST)} answers.", "#cautions")
+        head = campaign.head
+        campaign.head = lambda: 1 / 0  # type: ignore[assignment, return-value, method-assign]
+        found.says("out of date: the server has not been able to read the campaign since", "#live")
+        campaign.head = head  # type: ignore[method-assign]
+        found.page.wait_for_function("() => document.querySelector('#live').textContent === 'live'")

@@ -35,19 +35,37 @@ class Achieved:
     outcome: Mapping[str, Any] = field(repr=False)
 
 
+@dataclass(frozen=True)
+class Measured:
+    """What a model achieved; without an outcome where the engine does not measure, or could not: `failure` says why."""
+
+    outcome: dict[str, Any] | None = field(default=None, repr=False)
+    failure: str | None = None  # the type of the error, never its text
+
+
+@dataclass(frozen=True)
+class RefitNews:
+    """What was measured last, and how refits go; whatever the dashboard shows changes with it."""
+
+    at: int | None  # when a model was measured last
+    answers: int | None  # that it knows
+    failures: int
+    failure: str | None
+
+
 def measured(
     materials: Materials, engine: Engine, model: Model, collected: Collected, answers: Sequence[GroupAnswer]
-) -> dict[str, Any] | None:
-    """What the engine says of the model, and what the audit answers do; None where the engine does not measure."""
+) -> Measured:
+    """What the engine says of the model, and what the audit answers do."""
     if not isinstance(engine, Measuring):
-        return None
+        return Measured()
     try:
         found = dict(engine.measure(model, answers))
         expected_by(found)  # an engine of one's own may have it wrong: found out here, where nothing is at stake
-        return {**found, "audit": _audited(materials, engine, model, collected)}
+        return Measured({**found, "audit": _audited(materials, engine, model, collected)})
     except Exception as error:  # noqa: BLE001 a model that cannot be measured can still ask
         log.warning("the model could not be measured (%s)", type(error).__name__)
-        return None
+        return Measured(failure=type(error).__name__)
 
 
 def expected_by(outcome: Mapping[str, Any] | None) -> list[Expected]:
@@ -93,6 +111,16 @@ def _shown(outcome: dict[str, Any]) -> dict[str, Any]:
     if outcome.pop("outlook_covers", False):
         return outcome | {"outlook_withheld": None}
     return outcome | {"outlook": None, "outlook_withheld": WITHHELD}
+
+
+def read_refit_news(connection: Connection, campaign: int) -> RefitNews:
+    """What was measured last, and how refits go."""
+    table, refits = schema.outcomes, schema.refits
+    query = select(table.c.at, table.c.answers).where(table.c.campaign == campaign)
+    found = connection.execute(query.order_by(table.c.seq.desc()).limit(1)).first()
+    noted = connection.execute(select(refits.c.failures, refits.c.failure).where(refits.c.campaign == campaign)).one()
+    at, answers = (None, None) if found is None else (found.at, found.answers)
+    return RefitNews(at, answers, noted.failures, noted.failure)
 
 
 def thinned(count: int, most: int) -> list[int]:

@@ -59,6 +59,10 @@ class Leadership:
         failures = schema.refits.c.failures + 1 if failure is not None else 0
         self._outcome = {"failure": failure, "failures": failures}
 
+    def note_fitted(self, unmeasured: str | None) -> None:
+        """The refit went well; with the type of an error where the model could not be measured."""
+        self._outcome = {"failure": unmeasured, "failures": 0}
+
     def _take(self) -> int | None:
         table = schema.refits
         query = select(table, self._store.clock.label("now")).where(table.c.campaign == self._campaign)

@@ -6,11 +6,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import select
-
-from apod.campaign import schema
 from apod.campaign.access import Access
-from apod.campaign.achieved import Achieved, read_history
+from apod.campaign.achieved import Achieved, RefitNews, read_history, read_refit_news
 from apod.campaign.journal import Desk
 from apod.campaign.session import Session
 from apod.campaign.watching import Dashboard, dashboard, pool_map
@@ -106,10 +103,7 @@ class Owning(Session):
         """What the classifier depends on: the last event that changed what the answers say, and the operating point."""
         return self.journal.view(lambda connection, state, at: (state.changed, state.strength))
 
-    def last_refit(self) -> tuple[int, int] | None:
-        """When the latest model was measured last, and how many answers it knows; None before the first."""
-        table = schema.outcomes
-        query = select(table.c.at, table.c.answers).where(table.c.campaign == self.materials.campaign)
+    def refit_news(self) -> RefitNews:
+        """What was measured last, and how refits go."""
         with self.store.reading() as connection:
-            found = connection.execute(query.order_by(table.c.seq.desc()).limit(1)).first()
-        return None if found is None else (found.at, found.answers)
+            return read_refit_news(connection, self.materials.campaign)

@@ -109,7 +109,11 @@ class Refitter:
                 found = self.snapshot()
                 if not self._due(found):
                     return False
-                return self._refit(found, fence)
+                try:
+                    return self._refit(found, fence)
+                except Exception as error:
+                    self._lead.note(type(error).__name__)  # else the owner would never hear of it
+                    raise
 
     def _up_to_date(self, found: Snapshot) -> bool:
         inputs = frozenset(found.collected.inputs())
@@ -132,7 +136,7 @@ class Refitter:
             latest = self.snapshot()
             proposals = self._propose(model, latest, answers)
             self._asked_before = latest.stock.asked
-            outcome = measured(self._materials, self._engine(), model, found.collected, answers)
+            result = measured(self._materials, self._engine(), model, found.collected, answers)
         except CheckpointError as error:
             if found.model is not None and found.model != self._damaged:
                 self._damaged = found.model
@@ -142,11 +146,13 @@ class Refitter:
             raise
         except Exception as error:  # noqa: BLE001 whatever the engine raises must not end the campaign
             return self._failed(error, inputs)
-        published = self._journal.submit(lambda desk: self._publish(desk, found, fence, model, proposals, outcome))
+        published = self._journal.submit(
+            lambda desk: self._publish(desk, found, fence, model, proposals, result.outcome)
+        )
         if published is not None:
             self._loaded = published, model
             self._measured = published, found.collected.inputs(AUDIT)
-            self._lead.note(None)
+            self._lead.note_fitted(result.failure)
         return published is not None
 
     def _fit(self, answers: Sequence[GroupAnswer], start: Model | None) -> Model | None:
@@ -171,12 +177,17 @@ class Refitter:
                 return True
             if model is None:
                 return True
-            outcome = measured(self._materials, self._engine(), model, found.collected, found.collected.weigh())
+            result = measured(self._materials, self._engine(), model, found.collected, found.collected.weigh())
+            self._lead.note_fitted(result.failure)
 
             def replace(desk: Desk) -> None:
-                if self._lead.still_holds(desk.connection, fence) and desk.state.model == found.model:
+                if (
+                    result.failure is None
+                    and self._lead.still_holds(desk.connection, fence)
+                    and desk.state.model == found.model
+                ):
                     forget_outcomes(desk.connection, desk.campaign, [str(found.model)])
-                    self._keep(desk, found, str(found.model), desk.state.seq, outcome)
+                    self._keep(desk, found, str(found.model), desk.state.seq, result.outcome)
 
             self._journal.submit(replace)
         self._measured = known

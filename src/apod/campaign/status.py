@@ -48,6 +48,7 @@ class Status:
     refitting: bool
     refit_failures: int
     refit_failure: str | None
+    measuring_failure: str | None  # the type of the error with which measuring the latest model failed
     clock_moves: int  # times the database's clock was set back
     events: int
     finished: bool
@@ -116,7 +117,8 @@ def status_of(
         behind=max(0, used - state.model_answers),
         refitting=bool(refit.running),
         refit_failures=refit.failures,
-        refit_failure=refit.failure,
+        refit_failure=refit.failure if refit.failures else None,
+        measuring_failure=None if refit.failures else refit.failure,
         clock_moves=state.clock_moves,
         events=state.seq,
         finished=state.finished,

@@ -88,7 +88,7 @@ _events = APIRouter(tags=["events"])
 
 @_events.get("/events", response_class=StreamingResponse, responses={200: {"content": {"text/event-stream": {}}}})
 async def events(server: Served, who: Anybody) -> StreamingResponse:
-    """Server-sent events: `progress` for everybody; `refit`, `access`, `download` for the owner; `bye` at the end."""
+    """Server-sent events: `progress`; `refit`, `access`, `download`, `stale` for the owner; `bye` at the end."""
     if server.hub.full(who):
         raise Refused(429, "Too many event streams are open: close some tabs.", retry_after=10)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}

@@ -24,7 +24,7 @@ from apod.web.settings import ServeSettings
 
 log = logging.getLogger(__name__)
 WANTED_DESCRIPTORS = 4096
-_NOISY = ("uvicorn.error", "asyncio", "apod.web.connections", "apod.web.errors")
+_NOISY = ("uvicorn.error", "asyncio", "apod.web.connections", "apod.web.errors", "apod.web.stream")
 
 Phase = Literal["head", "body", "answer"]
 

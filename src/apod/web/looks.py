@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from apod.campaign import Campaign
+from apod.campaign.achieved import RefitNews
 
 STALE_SECONDS = 5.0  # then it is taken again even where nothing was answered: refits start and fail, time passes
 REST = 2.0  # times as long as a look took, nobody looks again
@@ -23,7 +24,7 @@ class _Look:
     at: float = float("-inf")
     took: float = 0.0
     seq: int = -1
-    measured: int = -1
+    news: RefitNews | None = None
     body: bytes = b""
 
 
@@ -39,11 +40,11 @@ class Looks:
 
     def get(self, name: str, make: Callable[[], Any]) -> bytes:
         """The look's JSON."""
-        seq, measured = self._now()
+        seq, news = self._now()
         with self._lock:
             kept = self._kept.get(name, _Look())
             age = time.monotonic() - kept.at
-            if kept.seq >= seq and kept.measured >= measured and age < STALE_SECONDS:
+            if kept.seq >= seq and kept.news == news and age < STALE_SECONDS:
                 return kept.body
             time.sleep(max(0.0, min(REST * kept.took, _LONGEST_REST) - age))
             return self._take(name, make).body
@@ -55,7 +56,6 @@ class Looks:
         look = self._kept[name] = _Look(over, over - begun, *now, body)
         return look
 
-    def _now(self) -> tuple[int, int]:
-        """The latest event, and when a model was measured last."""
-        refit = self._campaign.last_refit()
-        return self._campaign.head(), -1 if refit is None else refit[0]
+    def _now(self) -> tuple[int, RefitNews]:
+        """The latest event, and what was measured last."""
+        return self._campaign.head(), self._campaign.refit_news()

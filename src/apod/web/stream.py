@@ -8,19 +8,24 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from apod.campaign import Campaign
 from apod.campaign.access import Visitor
+from apod.campaign.achieved import RefitNews
+from apod.campaign.audit import moment
 from apod.campaign.errors import CampaignError
 from apod.web.limits import Limits
 
+log = logging.getLogger(__name__)
 LOOK_SECONDS = 0.5
 BEAT_SECONDS = 15.0
+NOTHING_YET = RefitNews(None, None, 0, None)
 
 
 @dataclass(frozen=True)
@@ -29,9 +34,10 @@ class Seen:
 
     seq: int = -1
     progress: str = ""
-    model: tuple[int, int] | None = None  # when the latest model was measured, and how many answers it knows
+    refit: RefitNews | None = None
     access: tuple[int | None, ...] = ()  # what tells that links, sessions or tokens changed
     downloads: int = 0  # how often a download changed
+    stale_since: str | None = None  # when looking began to fail: from then on this is what was seen before
 
 
 class Hub:
@@ -99,8 +105,10 @@ class Hub:
         while self._watchers and not self._stopped:
             try:
                 seen = await asyncio.to_thread(self._look)
-            except CampaignError:
-                seen = self._seen
+            except Exception as error:  # noqa: BLE001 whoever watches must hear of it, and of what comes after it
+                log.warning("the campaign could not be looked at (%s)", type(error).__name__)
+                since = self._seen.stale_since or moment(round(time.time() * 1000))
+                seen = replace(self._seen, stale_since=since)
             if seen != self._seen:
                 self._seen = seen
                 self._announce()
@@ -111,7 +119,7 @@ class Hub:
         if seq != self._seen.seq:
             progress = json.dumps({**self._progress(), "seq": seq})
         access = self._campaign.access.marks()
-        return Seen(seq, progress, self._campaign.last_refit(), access, self._downloads)
+        return Seen(seq, progress, self._campaign.refit_news(), access, self._downloads)
 
     def _announce(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()
@@ -123,10 +131,14 @@ def _news(told: Seen, seen: Seen, owner: bool) -> list[tuple[str, str]]:
     found = []
     if seen.progress != told.progress:
         found.append(("progress", seen.progress))
-    if not owner or seen.seq < 0:
+    if not owner:
         return found
-    if seen.model is not None and seen.model != told.model:
-        found.append(("refit", json.dumps({"answers": seen.model[1], "seq": seen.seq})))
+    if seen.stale_since != told.stale_since:
+        found.append(("stale", json.dumps({"since": seen.stale_since})))
+    if seen.seq < 0:
+        return found
+    if seen.refit is not None and seen.refit != told.refit and seen.refit != NOTHING_YET:
+        found.append(("refit", json.dumps({"answers": seen.refit.answers, "seq": seen.seq})))
     if told.seq >= 0 and seen.access != told.access:
         found.append(("access", "{}"))
     if told.seq >= 0 and seen.downloads != told.downloads:

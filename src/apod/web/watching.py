@@ -24,6 +24,7 @@ _BOUND = ("bound", "observed", "sampling_term", "covering_term", "epsilon")
 _COUNTS = (
     "name", "budget", "answered", "pending", "remaining", "questions", "cannot_tell", "declined", "skipped", "late",
     "uncounted", "erased", "erasures_due", "gold_answered", "agreement", "behind", "refitting", "refit_failures",
+    "measuring_failure",
     "reminders",
 )  # fmt: skip
 _EXPORTS = {

@@ -7,7 +7,7 @@ import { Downloads } from "./downloads.js";
 import { listen } from "./events.js";
 import { Access, drawAnnotators } from "./people.js";
 import { loadPlotly } from "./plots.js";
-import { ago, decimal, percent, span, translate, words } from "./words.js";
+import { ago, decimal, percent, span, translate, when, words } from "./words.js";
 
 const TOAST = 3200;
 const SOON = 150; // milliseconds: news that come together are fetched together
@@ -17,6 +17,7 @@ class Dashboard {
     this.data = null;
     this.map = null;
     this.timer = null;
+    this.staleSince = null; // when the server began to fail to read the campaign
     this.toasting = null;
     this.curve = new Curve((strength) => this.choose(strength), () => this.drawRatesNow());
     this.access = new Access((text) => this.toast(text));
@@ -39,6 +40,7 @@ class Dashboard {
       access: () => this.quietly(this.access.load()),
       download: () => this.quietly(this.downloads.load()),
       bye: () => this.soon(),
+      stale: ({ since }) => this.stale(since),
     }, (yes) => this.connected(yes));
   }
 
@@ -69,8 +71,14 @@ class Dashboard {
   }
 
   connected(yes) {
-    byId("live").classList.toggle("lost", !yes);
-    write(byId("live"), words(yes ? "live" : "live_lost"));
+    byId("live").classList.toggle("lost", !yes || this.staleSince !== null);
+    write(byId("live"), !yes ? words("live_lost") : this.staleSince === null ? words("live") : words("live_stale", { when: when(this.staleSince) }));
+  }
+
+  stale(since) {
+    this.staleSince = since;
+    this.connected(true);
+    if (since === null) this.soon();
   }
 
   async load() {
@@ -139,7 +147,7 @@ class Dashboard {
     write(byId("lead"), lead(campaign, last, none, now, this.strength));
     fill(byId("cards"), cards(campaign, this.data.pace, none, now));
     fill(byId("cautions"), cautions(campaign, last, this.strength).map(([title, text]) => el("div", { class: "caution", role: "note" }, el("p", {}, el("b", { text: title }), " ", text))));
-    write(byId("freshness"), freshness(campaign));
+    write(byId("freshness"), freshness(campaign, last));
   }
 
   drawAsked({ asked, subgroups, campaign }) {
@@ -239,10 +247,11 @@ function cards(campaign, pace, none, now) {
   ];
 }
 
-function cautions({ state, labels, reminders, refit_failures: failures }, last, strength) {
+function cautions({ state, labels, reminders, refit_failures: failures, measuring_failure: unmeasured }, last, strength) {
   const found = reminders.map((text) => [words("reminder"), text]);
   if (state === "paused") found.unshift([words("paused_now"), ""]);
-  if (failures) found.push([words("refit_failed", { n: failures }), ""]);
+  if (failures) found.push([words("refit_failed", { n: failures }), shownSince(last)]);
+  if (unmeasured !== null) found.push([words("measuring_failed", { type: unmeasured }), shownSince(last)]);
   const place = last?.curve.findIndex((point) => point.strength === strength) ?? -1;
   if (place >= 0 && last.rates) {
     const whole = last.rates.reduce((sum, { size }) => sum + size, 0);
@@ -254,9 +263,14 @@ function cautions({ state, labels, reminders, refit_failures: failures }, last, 
   return found;
 }
 
-function freshness({ refitting, behind }) {
-  if (refitting) return words("refitting");
-  return behind ? words("behind", { n: behind }) : words("fresh");
+function freshness({ refitting, behind }, last) {
+  if (refitting) return [words("refitting"), shownSince(last)].join(" ");
+  return behind ? [words("behind", { n: behind }), shownSince(last)].join(" ") : words("fresh");
+}
+
+/** Since when the pictures have stood still. */
+function shownSince(last) {
+  return last ? words("shown_since", { when: when(last.at), n: last.answers }) : "";
 }
 
 function refuse({ status, message }) {

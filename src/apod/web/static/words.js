@@ -25,6 +25,13 @@ export function ago(seconds) {
   return seconds < 10 ? words("just_now") : words("ago", { span: span(seconds) });
 }
 
+/** A moment as people write it: the time of today, or the day too. */
+export function when(moment) {
+  const date = new Date(moment);
+  const today = date.toDateString() === new Date().toDateString();
+  return new Intl.DateTimeFormat(LANGUAGE, { ...(today ? {} : { dateStyle: "medium" }), timeStyle: "short" }).format(date);
+}
+
 /** A number of the data as a person would write it: no thousands mark below 10,000, so that 1994 stays a year. */
 export function plain(value) {
   if (!Number.isFinite(value)) return "";
