@@ -2,27 +2,33 @@
 
 `answers.jsonl` is written first and line by line, so no answer is ever lost; `state.safetensors` saves the training
 that led there. Together they continue an interrupted run bit for bit.
+
+Both are checked before anything of them is used: every line of answers holds a digest of itself and all lines before
+it, the state a checksum, and what they say must fit the run. So a changed, mixed-up or damaged checkpoint is refused.
 """
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy.typing as npt
 import pandas as pd
 import torch
+from torch import Tensor
 
 from apod.data.blocks import blocks, is_large
-from apod.data.dataset import Dataset
+from apod.data.dataset import UNKNOWN, Dataset
 from apod.errors import CheckpointError
 from apod.files import digest, read_tensors, write_private, write_tensors
 from apod.method.algorithm1 import Mitigation, Question
 from apod.method.answers import Answers
 from apod.method.score_choice import BestHeads
 from apod.method.state import take_up, trained_arrays
+from apod.run.audited import AUDIT
 
 
 def fingerprint(dataset: Dataset, facts: dict[str, Any]) -> str:
@@ -41,6 +47,7 @@ class Checkpoint:
 
     def __init__(self, folder: Path, key: str) -> None:
         self._state, self._answers, self._key = folder / "state.safetensors", folder / "answers.jsonl", key
+        self._last = key  # digest of the last line of answers
 
     def start(self) -> None:
         """Begin anew: forget what an earlier run left in the folder."""
@@ -51,55 +58,71 @@ class Checkpoint:
 
     def keep(self, question: Question, group: int) -> None:
         """Make one answer durable before it is used."""
-        self._write_line({"trajectory": question.trajectory, "row": question.row, "group": group})
+        given = {"trajectory": question.trajectory, "row": question.row, "group": group}
+        self._last = line_digest(self._last, given)
+        self._write_line(given | {"digest": self._last})
 
-    def heard(self) -> dict[tuple[int, int], int]:
-        """All answers of the interrupted run, by (trajectory, training row)."""
+    def heard(self, mitigation: Mitigation, test_rows: int) -> dict[tuple[int, int], int]:
+        """All answers of the interrupted run, by (trajectory, row of the training part, or of the test part)."""
         try:
-            lines = self._answers.read_text().splitlines()
+            lines = self._answers.read_bytes().split(b"\n")
         except FileNotFoundError:
             raise CheckpointError(f"There is no run to resume in {self._answers.parent}: leave out --resume.") from None
-        entries = [_parse(line, last=number == len(lines) - 1) for number, line in enumerate(lines)]
-        whole = [line for line, entry in zip(lines, entries, strict=True) if entry is not None]
-        first, *rest = [entry for entry in entries if entry is not None] or [{}]
-        if first.get("run") != self._key:
+        lines.pop()  # b"" where the last line is whole; a torn one's answer was never used
+        entries = [_parse(line) for line in lines]
+        if not entries or entries[0].get("run") != self._key:
             raise CheckpointError(
                 f"The run in {self._answers.parent} had other data, settings, seed or budget: "
                 "resume it with the same ones, or choose another --out."
             )
-        self._rewrite(whole)
-        return {(entry["trajectory"], entry["row"]): entry["group"] for entry in rest}
+        found = self._chained(entries[1:])
+        _check_heard(found, mitigation, test_rows)
+        write_private(self._answers, b"".join(line + b"\n" for line in lines))
+        return found
 
-    def _rewrite(self, lines: list[str]) -> None:
-        """Drop a torn last line, so that the next answer starts on a line of its own."""
-        write_private(self._answers, "".join(line + "\n" for line in lines).encode())
+    def _chained(self, entries: list[dict[str, Any]]) -> dict[tuple[int, int], int]:
+        found: dict[tuple[int, int], int] = {}
+        for entry in entries:
+            given: dict[str, Any] = {name: entry.get(name) for name in ("trajectory", "row", "group")}
+            self._last = line_digest(self._last, given)
+            _require(entry == given | {"digest": self._last}, "a line of answers was changed, added or taken away")
+            _require(all(type(value) is int for value in given.values()), "an answer is no number of a group")
+            found[given["trajectory"], given["row"]] = given["group"]
+        _require(len(found) == len(entries), "a row was answered twice")
+        return found
 
     def save(self, mitigation: Mitigation, best: BestHeads, record: dict[str, Any]) -> None:
         """Save the state after a round, together with what was recorded of the rounds so far."""
-        arrays = trained_arrays(mitigation)
-        kept = {f"best.{name}": tensor for name, tensor in best.state().items()}
         facts = {
             "key": self._key,
             "round": mitigation.round,
             "answers": [[list(a.rows), list(a.groups), list(a.weights)] for a in mitigation.answers],
             "record": record,
         }
-        tensors = {name: torch.as_tensor(value) for name, value in {**arrays, **kept}.items()}
-        write_tensors(self._state, tensors, facts)
+        tensors = {name: torch.as_tensor(value) for name, value in trained_arrays(mitigation).items()}
+        write_tensors(self._state, tensors | _kept(best), facts)
 
-    def load(self, mitigation: Mitigation, best: BestHeads) -> dict[str, Any] | None:
-        """Take the run up where the last round ended; None when it was interrupted before the first."""
+    def load(
+        self, mitigation: Mitigation, best: BestHeads, heard: Mapping[tuple[int, int], int], recorded: Collection[str]
+    ) -> dict[str, Any] | None:
+        """Take the run up where the last round ended; None when it was interrupted before the first.
+
+        `heard` are the answers of the file beside it; `recorded` names what is recorded of a run.
+        """
         if not self._state.exists():
             return None
         tensors, facts = read_tensors(self._state, self._key)
-        arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
-        take_up(mitigation, arrays, facts["round"])
+        try:
+            round_, answers = _checked_round(facts["round"]), _checked_answers(facts["answers"], mitigation, heard)
+            _check_tensors(tensors, mitigation, best, round_)
+            record = _checked_record(facts["record"], recorded, round_, answers)
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise _damaged(f"it is no state of a run ({type(error).__name__})") from error
+        take_up(mitigation, {name: tensor.numpy() for name, tensor in tensors.items()}, round_)
         best.restore({n.removeprefix("best."): tensor for n, tensor in tensors.items() if n.startswith("best.")})
-        for number, (rows, groups, weights) in enumerate(facts["answers"]):
-            told = Answers(tuple(rows), tuple(groups), tuple(weights))
+        for number, told in enumerate(answers):
             mitigation.answers[number] = told
             mitigation.coverage[number].add(told.known()[0].tolist())
-        record: dict[str, Any] = facts["record"]
         return record
 
     def _write_line(self, entry: dict[str, Any], mode: str = "a") -> None:
@@ -113,11 +136,93 @@ def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-def _parse(line: str, last: bool) -> dict[str, Any] | None:
+def _kept(best: BestHeads) -> dict[str, Tensor]:
+    return {f"best.{name}": tensor for name, tensor in best.state().items()}
+
+
+def line_digest(last: str, given: Mapping[str, Any]) -> str:
+    """What a line of answers says of itself and, through `last`, of all lines before it."""
+    return digest(last, json.dumps(given, sort_keys=True), size=8)
+
+
+def _parse(line: bytes) -> dict[str, Any]:
     try:
-        entry: dict[str, Any] = json.loads(line)
-    except json.JSONDecodeError:
-        if last:  # the power went out while this line was written: its answer was never used
-            return None
-        raise CheckpointError("The file of answers is damaged before its last line: restore it from a copy.") from None
+        entry = json.loads(line)
+    except (ValueError, RecursionError):
+        entry = None
+    if not isinstance(entry, dict):
+        raise _damaged("its file of answers has a line that is none")
     return entry
+
+
+def _damaged(what: str) -> CheckpointError:
+    return CheckpointError(
+        f"The checkpoint cannot be resumed, {what}: restore it from a copy, or run without --resume."
+    )
+
+
+def _require(fits: bool, otherwise: str) -> None:
+    if not fits:
+        raise _damaged(otherwise)
+
+
+def _check_heard(heard: Mapping[tuple[int, int], int], mitigation: Mitigation, test_rows: int) -> None:
+    """Every answer is about a row of the run and names one of its groups, or none."""
+    pool = mitigation.pool
+    for (trajectory, row), group in heard.items():
+        _require(AUDIT <= trajectory < len(mitigation.answers), "an answer belongs to no trajectory of the run")
+        _require(0 <= row < (test_rows if trajectory == AUDIT else len(pool.labels)), "an answer is about no row")
+        _require(UNKNOWN <= group < pool.n_groups, "an answer names no group of the run")
+
+
+def _checked_round(round_: Any) -> int:
+    _require(type(round_) is int and round_ >= 1, "its number of rounds cannot be")
+    return int(round_)
+
+
+def _checked_answers(saved: Any, mitigation: Mitigation, heard: Mapping[tuple[int, int], int]) -> list[Answers]:
+    """The answers of every trajectory, none of which says other than the file of answers."""
+    _require(len(saved) == len(mitigation.answers), "it has answers of other trajectories")
+    found = []
+    for trajectory, (rows, groups, weights) in enumerate(saved):
+        _require(len(rows) == len(groups) == len(weights) == len(set(rows)), "its answers are incomplete or repeated")
+        _require(all(type(value) is int for value in (*rows, *groups)), "an answer is no number of a group")
+        told = {(trajectory, row): group for row, group in zip(rows, groups, strict=True)}
+        _check_heard(told, mitigation, 0)
+        _require(all(heard.get(place, group) == group for place, group in told.items()), "two answers contradict")
+        _require(all(type(weight) is float and 0 < weight <= 1 for weight in weights), "a weight is none")
+        found.append(Answers(tuple(rows), tuple(groups), tuple(weights)))
+    return found
+
+
+def _check_tensors(tensors: Mapping[str, Tensor], mitigation: Mitigation, best: BestHeads, round_: int) -> None:
+    """Names, types and shapes are those of this run's heads and f_a, and the numbers are numbers."""
+    expected = {name: torch.as_tensor(value) for name, value in trained_arrays(mitigation).items()} | _kept(best)
+    _require(set(tensors) == set(expected), "its arrays are not those of this run")
+    for name, like in expected.items():
+        found = tensors[name]
+        size = (len(tensors["best.rounds"]), *like.shape[1:]) if name in ("best.rounds", "best.heads") else like.shape
+        _require(found.dtype == like.dtype and found.shape == size, f"{name} has another type or shape")
+        if name == "best.score":
+            _require(not bool((found == torch.inf).any()), "a score is infinite")
+        elif found.is_floating_point():
+            _require(bool(torch.isfinite(found).all()), f"{name} holds what is no number")
+        if name.endswith((".square", ".scale", ".steps", ".step")):
+            _require(bool((found >= 0).all()), f"{name} is negative")
+        if name in ("best.round", "best.rounds"):
+            _require(bool(((found >= 0) & (found < round_)).all()), "a head is kept of a round that was not")
+        if name == "best.rounds":
+            _require(len(found) == len(set(found.tolist())) > 0, "its rounds are repeated or missing")
+
+
+def _checked_record(record: Any, names: Collection[str], round_: int, answers: Sequence[Answers]) -> dict[str, Any]:
+    """What was recorded of so many rounds, and of so many answers of each trajectory."""
+    _require(isinstance(record, dict) and set(record) == set(names), "its record is not that of a run")
+    for name in names:
+        _require(isinstance(record[name], list), "its record is not that of a run")
+    for name in ("rounds", "scores"):
+        fits = len(record[name]) == round_ and all(isinstance(entry, dict) for entry in record[name])
+        _require(fits, "its record is of another number of rounds")
+    told = [len(answered) for answered in record["answers"]]
+    _require(told == [len(given) for given in answers], "its record is of other answers")
+    return dict(record)

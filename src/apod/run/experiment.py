@@ -121,7 +121,7 @@ def run_experiment(
     facts = {"settings": told, "seed": seed, "budget": allowed, "split": list(dataset.task.split)}
     facts |= {"audit_share": audit_share} if audits else {}
     saved = Checkpoint(checkpoint, fingerprint(dataset, facts)) if checkpoint else None
-    heard = _take_up(saved, resume, mitigation, recorder)
+    heard = _take_up(saved, resume, mitigation, recorder, len(prepared.split.test))
     answer = annotator or RecordedGroups(dataset.groups, dataset.group_names)
     keep = saved.keep if saved else lambda question, group: None
     interview = Interview(answer, dataset.group_names, prepared.split.train, heard, keep)
@@ -143,7 +143,7 @@ def _audit(outcome: Outcome, answers: int, interview: Interview, seed: int) -> d
 
 
 def _take_up(
-    saved: Checkpoint | None, resume: bool, mitigation: Mitigation, recorder: Recorder
+    saved: Checkpoint | None, resume: bool, mitigation: Mitigation, recorder: Recorder, test_rows: int
 ) -> dict[tuple[int, int], int]:
     """Start a new checkpoint, or restore the one to resume; gives the answers already heard."""
     if saved is None:
@@ -151,8 +151,8 @@ def _take_up(
     if not resume:
         saved.start()
         return {}
-    heard = saved.heard()
-    earlier = saved.load(mitigation, recorder.best)
+    heard = saved.heard(mitigation, test_rows)
+    earlier = saved.load(mitigation, recorder.best, heard, recorder.to_dict().keys())
     if earlier is not None:
         recorder.restore(earlier)
     return heard
