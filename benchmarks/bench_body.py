@@ -21,11 +21,11 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from apod.models.augment import Augmentation, random_views
-from apod.models.contrastive import nt_xent
 from apod.models.perceptron import pretrain_body
-from apod.models.picture_training import Clock, ImageSettings, Training
-from apod.models.pictures import ResNetBody
+from apod.models.picture_training import ImageSettings, Training
+from apod.models.picture_views import random_views
+from apod.models.pretraining import Clock, nt_xent
+from apod.models.resnet import ResNetBody
 from apod.threads import one_thread
 
 CATEGORIES = (7, 16, 7, 14, 6, 5, 41)  # with six numbers beside them: the columns of adult
@@ -124,7 +124,7 @@ def picture_body(seconds: Clocked, size: int, batch: int = 128, repeat: int = 3)
     pictures = torch.from_numpy(rng.integers(0, 256, (batch, 3, size, size), dtype=np.uint8))
     settings = replace(ImageSettings(), size=size, batch_size=batch)
     training = Training.start(settings, seed=0, name="bench")
-    views = torch.cat([random_views(pictures, rng, Augmentation()) for _ in range(2)])
+    views = torch.cat([random_views(pictures, rng) for _ in range(2)])
 
     def forward_backward() -> None:
         training.adam.zero_grad(set_to_none=True)
@@ -132,7 +132,7 @@ def picture_body(seconds: Clocked, size: int, batch: int = 128, repeat: int = 3)
         out.backward(nt_xent(out.detach())[1])
 
     both = seconds(forward_backward, repeat) / len(views)
-    augment = seconds(partial(random_views, pictures, rng, Augmentation()), repeat) / batch
+    augment = seconds(partial(random_views, pictures, rng), repeat) / batch
     whole = seconds(partial(training.run_epoch, pictures, Clock(None)), repeat) / len(views)
     bare = bare_convolutions(seconds, len(views), size, repeat) / len(views)
     embed = seconds(partial(ResNetBody(training.network).embed, pictures.numpy()), repeat) / batch

@@ -39,7 +39,7 @@ from apod.method.posterior_choice import MOST_ACCURACY, MOST_BALANCED, RoundHead
 from apod.method.prepare import Prepared, make_pool
 from apod.method.proxy import LaplaceProxy
 from apod.method.settings import PRESETS, Settings
-from apod.models.perceptron import EmbeddingBody
+from apod.models.module import EmbeddingBody
 from apod.run import Outcome, run_experiment
 
 FROZEN = {"adult": 0.102, "meps": 0.035, "loan": 0.017, "german": 0.075, "bank": 0.054}

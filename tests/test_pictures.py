@@ -16,7 +16,7 @@ from apod.cli import main
 from apod.data import load_dataset
 from apod.data.pictures import PictureSet, decode_square, load_celeba, read_attributes
 from apod.errors import DataUnavailable, InputError, UnknownName
-from apod.models.pictures import ImageSettings, image_embeddings
+from apod.models.picture_training import ImageSettings, image_embeddings
 
 Image = pytest.importorskip("PIL.Image", reason="needs pillow, the [images] extra")
 

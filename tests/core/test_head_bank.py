@@ -211,11 +211,13 @@ def test_a_restored_bank_goes_on_bit_for_bit(dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-6)])
-def test_adam_equals_torchs(dtype: torch.dtype, tolerance: float) -> None:
+@pytest.mark.parametrize("correct_square_first", [False, True])
+def test_adam_equals_torchs(dtype: torch.dtype, tolerance: float, correct_square_first: bool) -> None:
     rng = np.random.default_rng(0)
     start = torch.as_tensor(rng.normal(size=(2, 9)), dtype=dtype)
     mine, theirs = start.clone(), torch.nn.Parameter(start.clone())
-    adam, optimiser = Adam(mine, lr=0.01), torch.optim.Adam([theirs], lr=0.01)
+    adam = Adam(mine, lr=0.01, correct_square_first=correct_square_first)
+    optimiser = torch.optim.Adam([theirs], lr=0.01)
     for scale in np.logspace(-6, 3, 60):
         gradient = torch.as_tensor(rng.normal(scale=scale, size=(2, 9)), dtype=dtype)
         gradient[0, 0] = 0

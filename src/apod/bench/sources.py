@@ -80,7 +80,7 @@ class PictureSource:
     """A CelebA task: both share pictures, split and body, which is trained without any label."""
 
     def __init__(self, task: str, data_dir: Path | None, skip_bad: bool = False) -> None:
-        from apod.models.pictures import ImageSettings
+        from apod.models.picture_training import ImageSettings
 
         self._settings = ImageSettings()
         task_name: Literal["hair", "young"] = "hair" if task == "celeba-hair" else "young"
@@ -97,7 +97,7 @@ class PictureSource:
 
     def embeddings(self, settings: Settings, seed: int, folder: Path, progress: Progress) -> Tensor:
         """Trained once per seed for both tasks, resumed where it was interrupted, kept by content."""
-        from apod.models.pictures import image_embeddings
+        from apod.models.picture_training import image_embeddings
 
         train = self.split(seed).train
         return torch.from_numpy(image_embeddings(self._set.pictures, train, self._settings, seed, folder, progress))

@@ -30,7 +30,7 @@ from apod.heads.bank import HeadBank
 from apod.method.algorithm1 import VANILLA, Mitigation
 from apod.method.penalty import Penalty
 from apod.method.pool import inputs_for
-from apod.models.perceptron import Body, ModuleBody
+from apod.models.module import Body, ModuleBody
 
 
 class APODClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]

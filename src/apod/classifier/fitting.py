@@ -21,7 +21,7 @@ from apod.method.posterior_choice import RoundHeads
 from apod.method.prepare import table_body
 from apod.method.score_choice import BestHeads, RoundScores, score_heads
 from apod.method.settings import Settings
-from apod.models.perceptron import Body, EmbeddingBody
+from apod.models.module import Body, EmbeddingBody
 from apod.threads import one_thread
 
 NAME = "classifier"

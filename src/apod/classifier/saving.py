@@ -24,7 +24,8 @@ from apod.data.encode import NumberColumn
 from apod.errors import CheckpointError, InputError
 from apod.files import read_checked, write_tensors
 from apod.heads.bank import HeadBank
-from apod.models.perceptron import Body, EmbeddingBody, PerceptronBody
+from apod.models.module import Body, EmbeddingBody
+from apod.models.perceptron import PerceptronBody
 
 FORMAT = 1
 KIND = "apod classifier"

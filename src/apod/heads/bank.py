@@ -65,10 +65,15 @@ def initial_parameters(sizes: Sequence[int], rng: np.random.Generator) -> npt.ND
 
 
 class Adam:
-    """Adam (lr 1e-3 in the paper) over a bank's flat parameters; its state survives from round to round."""
+    """Adam (lr 1e-3 in the paper) over one flat buffer of parameters; its state survives from round to round.
 
-    def __init__(self, parameters: Tensor, lr: float = 1e-3) -> None:
-        self.lr, self.steps = lr, 0
+    The mean square is corrected for its start at zero either within its root, as the definition reads, or outside of
+    it, which saves a pass over a bank. Both are the same number to rounding; a body and a bank each keep their own, so
+    that a seed gives the same bits from version to version.
+    """
+
+    def __init__(self, parameters: Tensor, lr: float = 1e-3, *, correct_square_first: bool = False) -> None:
+        self.lr, self.steps, self._correct_square_first = lr, 0, correct_square_first
         self._floor = _NEXT_TO_NOTHING * torch.finfo(parameters.dtype).tiny  # its root is lost beside Adam's 1e-8
         self.mean, self.square = torch.zeros_like(parameters), torch.full_like(parameters, self._floor)
         self._scale = torch.empty_like(parameters)
@@ -78,9 +83,13 @@ class Adam:
         self.steps += 1
         self.mean.lerp_(gradient, 1 - beta1)
         self.square.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
-        # m / (1-b1^t) / (sqrt(v / (1-b2^t)) + eps), with the corrections taken out of the division
-        correction = (1 - beta2**self.steps) ** 0.5
-        scale = torch.sqrt(self.square, out=self._scale).add_(1e-8 * correction)
+        # m / (1-b1^t) / (sqrt(v / (1-b2^t)) + eps)
+        if self._correct_square_first:
+            correction = 1.0
+            scale = torch.div(self.square, 1 - beta2**self.steps, out=self._scale).sqrt_().add_(1e-8)
+        else:
+            correction = (1 - beta2**self.steps) ** 0.5
+            scale = torch.sqrt(self.square, out=self._scale).add_(1e-8 * correction)
         parameters.addcdiv_(self.mean, scale, value=-self.lr * correction / (1 - beta1**self.steps))
         if self.steps % _TIDY_EVERY == 0:
             self.mean[self.mean.abs() < self._floor] = 0

@@ -15,7 +15,8 @@ from apod.data.blocks import encode_numbers, fit_numbers, is_large, mapped_tenso
 from apod.errors import InputError
 from apod.method.pool import Pool, inputs_for
 from apod.method.settings import Settings
-from apod.models.perceptron import Body, EmbeddingBody, pretrain_body
+from apod.models.module import Body, EmbeddingBody
+from apod.models.perceptron import pretrain_body
 
 Progress = Callable[[int, int, str], None]
 

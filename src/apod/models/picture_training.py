@@ -1,23 +1,41 @@
-"""Contrastive training of a ResNet-18, epoch by epoch, from a state that can be saved and restored to the bit."""
+"""A ResNet-18 trained on pictures without labels, and its embeddings: made once, and kept.
+
+`pretrain_image_body` trains (two random views of a picture attract each other, all others repel), saves after each
+epoch and resumes to the bit where it was interrupted. `image_embeddings` does it once per content: training pictures,
+settings and seed. Labels play no part, so tasks that differ by their labels alone share a body.
+"""
 
 from __future__ import annotations
 
-import time
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from apod.errors import InputError
-from apod.models.augment import Augmentation, random_views
-from apod.models.contrastive import linear_start, nt_xent, shuffled_batches
-from apod.models.perceptron import Progress
-from apod.models.resnet import ResNet18, fresh_resnet18, read_resnet18, resnet18_from
+from apod.errors import CheckpointError, InputError
+from apod.files import digest, only_one, read_tensors, replacing, write_tensors
+from apod.models.module import FloatArray
+from apod.models.picture_views import random_views, view_settings
+from apod.models.pretraining import Clock, Progress, linear_start, nt_xent, shuffled_batches
+from apod.models.resnet import (
+    Pictures,
+    ResNet18,
+    ResNetBody,
+    check_pictures,
+    fresh_resnet18,
+    read_resnet18,
+    resnet18_from,
+)
 from apod.randomness import generator
+
+RECIPE = 1
+"""Part of every key: raise it when a change here makes other weights or embeddings, and old ones are left alone."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +48,6 @@ class ImageSettings:
     batch_size: int = 256
     lr: float = 1e-3
     temperature: float = 0.2  # the paper names none; pictures want a sharper one than table rows
-    augmentation: Augmentation = field(default_factory=Augmentation)
     weights: Path | None = None  # a safetensors file with ResNet-18 weights to start from
 
     def __post_init__(self) -> None:
@@ -87,7 +104,7 @@ class Training:
         for step, batch in enumerate(batches):
             rng = generator(self.seed, *key, "step", step)
             chosen = pictures[torch.from_numpy(batch)]
-            pair = [random_views(chosen, rng, self.settings.augmentation) for _ in range(2)]
+            pair = [random_views(chosen, rng) for _ in range(2)]
             losses.append(self._step(torch.cat(pair)))
             clock.tick(self.epoch * len(batches) + step + 1, self.settings.epochs * len(batches), losses[-1])
         self.history.append(float(np.mean(losses)))
@@ -134,25 +151,104 @@ class Training:
             }
 
 
-class Clock:
-    """Tells `progress` how far the training is and how long it will still take."""
-
-    def __init__(self, progress: Progress | None) -> None:
-        self._progress = progress
-        self._started = time.monotonic()
-        self._ticks = 0
-
-    def tick(self, done: int, total: int, loss: float) -> None:
-        """One more step of this process is over: `done` of `total` in all, with those before an interruption."""
-        self._ticks += 1
-        if self._progress is not None:
-            left = (time.monotonic() - self._started) / self._ticks * (total - done)
-            self._progress(done, total, f"picture body, loss {loss:.3f}, {spell_seconds(left)} left")
+def body_key(pictures: Pictures, settings: ImageSettings, seed: int, name: str = "pictures") -> str:
+    """What a body is known by: the training pictures, the settings, the seed and the version of the recipe."""
+    plain = asdict(settings) | {"augmentation": view_settings()}
+    if settings.weights is not None:
+        plain["weights"] = digest(settings.weights.read_bytes(), size=20)
+    return _digest(json.dumps([RECIPE, int(seed), name, plain], sort_keys=True), pictures)
 
 
-def spell_seconds(seconds: float) -> str:
-    """A duration as a person says it: 45 s, 12 min, 3 h 20 min."""
-    minutes = round(seconds / 60)
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
+def _digest(text: str, pictures: Pictures) -> str:
+    return digest(f"{text}\n{pictures.shape}\n", pictures, size=20)
+
+
+def image_embeddings(
+    pictures: npt.NDArray[Any],
+    train_rows: npt.ArrayLike,
+    settings: ImageSettings,
+    seed: int,
+    cache_dir: str | Path | None,
+    progress: Progress | None = None,
+) -> FloatArray:
+    """The embeddings (n, M) of all pictures by a body trained on `train_rows` of them alone.
+
+    With a cache folder, body and embeddings are kept there by content (no picture is): the second call reads a file,
+    and an interrupted first call goes on where it was.
+    """
+    pictures = check_pictures(pictures, settings.size)
+    train = pictures[np.asarray(train_rows, dtype=np.int64)]
+    if cache_dir is None:
+        return pretrain_image_body(train, settings=settings, seed=seed, progress=progress).embed(pictures)
+    key = body_key(train, settings, seed)
+    kept = Path(cache_dir) / "embeddings" / f"{_digest(key, pictures)}.npy"
+    if kept.is_file():
+        return _read_embeddings(kept, (len(pictures), settings.width))
+    folder = Path(cache_dir) / "bodies" / key
+    body = pretrain_image_body(train, settings=settings, seed=seed, checkpoint_dir=folder, progress=progress)
+    embeddings = body.embed(pictures)
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    with only_one(kept.parent / "lock"), replacing(kept) as file:
+        np.save(file, embeddings, allow_pickle=False)
+    return embeddings
+
+
+def _read_embeddings(path: Path, shape: tuple[int, int]) -> FloatArray:
+    try:
+        embeddings: FloatArray = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise CheckpointError(f"{path} cannot be read ({error}): delete it to have it made again.") from error
+    if embeddings.shape != shape or embeddings.dtype != np.float32 or not np.isfinite(embeddings).all():
+        raise CheckpointError(f"{path} does not hold {shape} finite numbers: delete it to have it made again.")
+    return embeddings
+
+
+def pretrain_image_body(
+    pictures: npt.NDArray[Any],
+    *,
+    settings: ImageSettings | None = None,
+    seed: int,
+    name: str = "pictures",
+    checkpoint_dir: str | Path | None = None,
+    progress: Progress | None = None,
+) -> ResNetBody:
+    """A ResNet-18 body trained on the pictures, uint8 (n, 3, size, size), without any label.
+
+    With `checkpoint_dir`, the state is saved there after each epoch; called again after an interruption, training
+    goes on from it to the very weights of an uninterrupted run. A finished one is read back at once.
+    """
+    settings = settings or ImageSettings()
+    pictures = check_pictures(pictures, settings.size)
+    if len(pictures) < 2:
+        raise InputError(f"There are {len(pictures)} pictures to train on: a picture needs others to be told from.")
+    if checkpoint_dir is None:
+        return _trained(Training.start(settings, seed, name), pictures, None, progress)
+    folder = Path(checkpoint_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    key = body_key(pictures, settings, seed, name)
+    file, finished = folder / "checkpoint.safetensors", folder / "body.safetensors"
+    with only_one(folder / "lock"):  # whoever comes second waits, and finds the finished body
+        if finished.is_file():
+            state, facts = read_tensors(finished, key)
+            return ResNetBody.from_state(state, tuple(facts["history"]))
+        training = Training.start(settings, seed, name)
+        if file.is_file():
+            training.restore(*read_tensors(file, key))
+        body = _trained(training, pictures, (file, key), progress)
+        weights = {label: torch.tensor(value) for label, value in body.state().items()}
+        write_tensors(finished, weights, {"key": key, "history": list(body.history)})
+        file.unlink(missing_ok=True)
+    return body
+
+
+def _trained(
+    training: Training, pictures: Pictures, save: tuple[Path, str] | None, progress: Progress | None
+) -> ResNetBody:
+    """Run the epochs that are still to come, saving after each; the frozen body."""
+    clock, all_pictures = Clock(progress), torch.tensor(pictures)
+    while training.epoch < training.settings.epochs:
+        training.run_epoch(all_pictures, clock)
+        if save is not None:
+            path, key = save
+            write_tensors(path, training.tensors(), training.facts() | {"key": key})
+    return ResNetBody(training.network, tuple(training.history))

@@ -1,4 +1,4 @@
-"""The 18-layer residual network in plain torch, with the parameter names everyone's checkpoints use.
+"""The body for pictures: an 18-layer residual network with the parameter names everyone's checkpoints use.
 
 K. He, X. Zhang, S. Ren, J. Sun, "Deep residual learning for image recognition", 2016. Its last layer `fc` is our
 projection from 512 features to the embedding's M columns.
@@ -8,18 +8,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import safetensors
 import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from apod.errors import InputError
-from apod.models.contrastive import linear_start
+from apod.errors import CheckpointError, InputError
+from apod.models.module import FloatArray
+from apod.models.picture_views import normalise
+from apod.models.pretraining import linear_start
 
 FEATURES = 512
+
+Pictures = npt.NDArray[np.uint8]
+_EMBED_PICTURES = 32
+_LEAST_SIZE = 16
 
 
 class BasicBlock(nn.Module):
@@ -119,3 +128,60 @@ def read_resnet18(path: Path, fresh: Mapping[str, Tensor]) -> dict[str, Tensor]:
     if saved:
         raise InputError(f"{path.name} is no ResNet-18: it also holds {', '.join(sorted(saved)[:3])}.")
     return state
+
+
+@dataclass(frozen=True, eq=False)
+class ResNetBody:
+    """A frozen ResNet-18 that takes pictures, uint8 (n, 3, H, W), and keeps the promises of `Body`."""
+
+    network: ResNet18 = field(repr=False)
+    history: tuple[float, ...] = field(default=(), repr=False)  # mean loss of each epoch of pre-training
+
+    def __post_init__(self) -> None:
+        self.network.eval().requires_grad_(False)  # batch statistics would make a picture depend on its batch
+
+    @property
+    def width(self) -> int:
+        """M, the number of columns of an embedding."""
+        return self.network.fc.out_features
+
+    def embed(self, X: npt.NDArray[Any]) -> FloatArray:
+        """The embeddings (n, M) of the pictures X, uint8 (n, 3, H, W)."""
+        pictures = check_pictures(X)
+        out = np.empty((len(pictures), self.width), dtype=np.float32)
+        batch = torch.zeros((_EMBED_PICTURES, *pictures.shape[1:]), dtype=torch.uint8)
+        with torch.no_grad():
+            for start in range(0, len(pictures), _EMBED_PICTURES):
+                part = torch.tensor(pictures[start : start + _EMBED_PICTURES])
+                batch[: len(part)] = part  # always a full batch: a picture's rounding does not hang on their number
+                out[start : start + len(part)] = self.network(normalise(batch))[: len(part)].numpy()
+        if not np.isfinite(out).all():
+            raise InputError("The body returned NaN or infinity: its weights are damaged, or its training diverged.")
+        return out
+
+    def state(self) -> dict[str, npt.NDArray[Any]]:
+        """The weights by their usual names, ready for safetensors."""
+        return {name: np.array(value.numpy(), order="C") for name, value in self.network.state_dict().items()}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, npt.NDArray[Any] | Tensor], history: tuple[float, ...] = ()) -> ResNetBody:
+        """The body whose `state()` this is."""
+        own = {name: torch.tensor(np.asarray(value)) for name, value in state.items()}
+        width = own["fc.bias"].shape[0] if "fc.bias" in own else 0
+        expected = {name: value.shape for name, value in empty_resnet18(width).state_dict().items()}
+        if {name: value.shape for name, value in own.items()} != expected:
+            raise CheckpointError("These are not the weights of a ResNet-18 body: names or shapes differ.")
+        return cls(resnet18_from(own), history)
+
+
+def check_pictures(X: npt.NDArray[Any], size: int | None = None) -> Pictures:
+    """X as uint8 pictures (n, 3, H, W), or an error that says what is wrong."""
+    pictures = np.asarray(X)
+    if pictures.dtype != np.uint8 or pictures.ndim != 4 or pictures.shape[1] != 3:
+        raise InputError(f"Pictures are {pictures.dtype} {pictures.shape}: pass uint8 of shape (n, 3, height, width).")
+    height, width = pictures.shape[2:]
+    if min(height, width) < _LEAST_SIZE:
+        raise InputError(f"Pictures are {width}x{height}: the network needs at least {_LEAST_SIZE}x{_LEAST_SIZE}.")
+    if size is not None and (height, width) != (size, size):
+        raise InputError(f"Pictures are {width}x{height} and size is {size}: load them at that size.")
+    return pictures

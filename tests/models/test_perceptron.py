@@ -1,24 +1,14 @@
-"""The body: frozen, row-wise embeddings; pre-training that does what it says, by seed alone."""
+"""The perceptron body: a linear layer with ReLU, pre-trained as said, by seed alone."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
 from apod.errors import CheckpointError, InputError
-from apod.models.contrastive import Adam, cross_entropy, nt_xent, shuffled_batches
-from apod.models.perceptron import (
-    Body,
-    EmbeddingBody,
-    ModuleBody,
-    PerceptronBody,
-    corrupted_sources,
-    pretrain_body,
-)
+from apod.models.perceptron import CorruptedViews, PerceptronBody, corrupted_sources, pretrain_body
 from apod.randomness import generator
 
 
@@ -37,58 +27,6 @@ def clustered_table(n: int, seed: int = 0) -> tuple[np.ndarray, list[int], np.nd
 def random_perceptron(d: int, width: int) -> PerceptronBody:
     rng = np.random.default_rng(5)
     return PerceptronBody(rng.normal(size=(width, d)).astype(np.float32), rng.normal(size=width).astype(np.float32))
-
-
-def all_bodies(d: int) -> list[Body]:
-    torch_module = torch.nn.Sequential(torch.nn.Linear(d, 9), torch.nn.BatchNorm1d(9), torch.nn.Dropout(0.5))
-    return [random_perceptron(d, 7), ModuleBody(torch_module), EmbeddingBody(d)]
-
-
-# --- what every body promises ---
-
-
-@pytest.mark.parametrize("kind", [0, 1, 2])
-def test_a_row_is_embedded_the_same_whatever_stands_beside_it(kind: int) -> None:
-    body = all_bodies(6)[kind]
-    X = np.random.default_rng(0).normal(size=(2500, 6)).astype(np.float32)
-    together = body.embed(X)
-    order = np.random.default_rng(1).permutation(len(X))
-    np.testing.assert_allclose(body.embed(X[order]), together[order], atol=1e-6)
-    for row in (0, 1023, 1024, 2499):
-        np.testing.assert_allclose(body.embed(X[row : row + 1])[0], together[row], atol=1e-6)
-    assert together.dtype == np.float32
-    assert together.shape == (2500, body.width)
-    assert body.embed(X[:0]).shape == (0, body.width)
-    assert isinstance(body, Body)
-
-
-@pytest.mark.parametrize("kind", [0, 1, 2])
-def test_embedding_twice_gives_the_same_bits(kind: int) -> None:
-    body = all_bodies(6)[kind]
-    X = np.random.default_rng(0).normal(size=(300, 6))
-    assert np.array_equal(body.embed(X), body.embed(X))
-
-
-@pytest.mark.parametrize("kind", [0, 1, 2])
-@pytest.mark.parametrize(
-    ("bad", "message"),
-    [
-        (np.full((3, 6), np.nan), "NaN"),
-        (np.full((3, 6), 1e300), "beyond float32"),
-        (np.zeros(6), "1 dimension"),
-        (np.full((3, 6), "tall", dtype=object), "not a number"),
-    ],
-)
-def test_unusable_rows_are_refused(kind: int, bad: np.ndarray, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        all_bodies(6)[kind].embed(bad)
-
-
-def test_read_only_rows_are_taken() -> None:
-    X = np.ones((3, 6), dtype=np.float32)
-    X.flags.writeable = False
-    for body in all_bodies(6):
-        assert len(body.embed(X)) == 3
 
 
 def test_perceptron_is_a_linear_layer_with_relu() -> None:
@@ -123,138 +61,6 @@ def test_a_damaged_perceptron_state_is_refused(state: dict[str, np.ndarray]) -> 
         PerceptronBody.from_state(state)
 
 
-def test_rows_of_another_width_are_refused() -> None:
-    with pytest.raises(InputError, match="5 columns and the body takes 6"):
-        random_perceptron(6, 7).embed(np.zeros((2, 5)))
-    with pytest.raises(InputError, match="5 columns and the body takes 6"):
-        EmbeddingBody(6).embed(np.zeros((2, 5)))
-
-
-def test_training_the_users_module_further_leaves_the_body_as_it_was() -> None:
-    module = torch.nn.Linear(3, 2)
-    body = ModuleBody(module)
-    before = body.embed(np.ones((1, 3)))
-    with torch.no_grad():
-        module.weight += 1
-    assert np.array_equal(body.embed(np.ones((1, 3))), before)
-    assert module.weight.requires_grad, "the user's own module stays trainable"
-
-
-class Returns(torch.nn.Module):
-    def __init__(self, out: object) -> None:
-        super().__init__()
-        self.out = out
-
-    def forward(self, x: torch.Tensor) -> object:
-        return self.out
-
-
-@pytest.mark.parametrize(
-    ("out", "message"),
-    [
-        (torch.zeros(2), "one embedding per row"),
-        (torch.zeros(2, 3, 4), "one embedding per row"),
-        (torch.zeros(5, 3), "one embedding per row"),
-        ((torch.zeros(2, 3),), "returned tuple"),
-        (torch.full((2, 3), torch.nan), "NaN"),
-        (torch.zeros(2, 4), "4 columns, not the 3"),
-    ],
-)
-def test_a_module_with_unusable_output_is_refused(out: object, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        ModuleBody(Returns(out), width=3).embed(np.zeros((2, 3)))
-
-
-def test_a_modules_width_is_known_once_given_or_used() -> None:
-    body = ModuleBody(torch.nn.Linear(3, 2))
-    with pytest.raises(InputError, match="not known yet"):
-        _ = body.width
-    body.embed(np.zeros((1, 3)))
-    assert body.width == ModuleBody(torch.nn.Linear(3, 2), width=2).width == 2
-
-
-# --- losses, optimiser, batches ---
-
-
-def brute_force_nt_xent(Z: np.ndarray, t: float) -> float:
-    """The loss as its definition reads: one softmax per view over all other views."""
-    half = len(Z) // 2
-    losses = []
-    for i, z in enumerate(Z):
-        cosine = [z @ other / np.linalg.norm(z) / np.linalg.norm(other) for other in Z]
-        partner = i + half if i < half else i - half
-        others = sum(np.exp(cosine[j] / t) for j in range(len(Z)) if j != i)
-        losses.append(-np.log(np.exp(cosine[partner] / t) / others))
-    return float(np.mean(losses))
-
-
-def finite_differences(value: object, at: np.ndarray, step: float = 1e-6) -> np.ndarray:
-    gradient = np.zeros_like(at)
-    for index in np.ndindex(at.shape):
-        up, down = at.copy(), at.copy()
-        up[index] += step
-        down[index] -= step
-        gradient[index] = (value(up) - value(down)) / (2 * step)  # type: ignore[operator]
-    return gradient
-
-
-@settings(max_examples=30, deadline=None)
-@given(st.integers(1, 6), st.integers(2, 5), st.sampled_from([0.1, 0.5, 1.0, 3.0]), st.integers(0, 10**6))
-def test_nt_xent_and_its_gradient_are_those_of_the_definition(half: int, width: int, t: float, seed: int) -> None:
-    Z = np.random.default_rng(seed).normal(size=(2 * half, width)) * 3
-    loss, gradient = nt_xent(torch.tensor(Z), t)
-    assert float(loss) == pytest.approx(brute_force_nt_xent(Z, t), rel=1e-9, abs=1e-9)
-    expected = finite_differences(lambda z: brute_force_nt_xent(z, t), Z)
-    np.testing.assert_allclose(gradient.numpy(), expected, atol=2e-6 * max(1, np.abs(expected).max()))
-
-
-def test_nt_xent_of_a_zero_projection_is_finite() -> None:
-    Z = torch.randn(6, 4, generator=torch.Generator().manual_seed(0))
-    Z[2] = 0
-    loss, gradient = nt_xent(Z)
-    assert torch.isfinite(loss)
-    assert torch.isfinite(gradient[[0, 1, 3, 4, 5]]).all()
-
-
-def test_cross_entropy_gradient_by_finite_differences() -> None:
-    rng = np.random.default_rng(0)
-    logits, labels = rng.normal(size=(7, 3)), rng.integers(0, 3, 7)
-
-    def value(z: np.ndarray) -> float:
-        return float(np.mean([np.log(np.exp(row).sum()) - row[y] for row, y in zip(z, labels, strict=True)]))
-
-    loss, gradient = cross_entropy(torch.tensor(logits), torch.tensor(labels))
-    assert float(loss) == pytest.approx(value(logits))
-    np.testing.assert_allclose(gradient.numpy(), finite_differences(value, logits), atol=1e-8)
-
-
-def test_adam_takes_torchs_steps() -> None:
-    rng = np.random.default_rng(0)
-    start = [torch.tensor(rng.normal(size=shape)) for shape in ((3, 4), (4,))]
-    theirs = [p.clone().requires_grad_() for p in start]
-    reference, ours = torch.optim.Adam(theirs, lr=0.01), Adam(start, lr=0.01)
-    for _ in range(20):
-        gradients = [torch.tensor(rng.normal(size=p.shape)) for p in start]
-        for parameter, gradient in zip(theirs, gradients, strict=True):
-            parameter.grad = gradient
-        reference.step()
-        ours.step(gradients)
-    for mine, parameter in zip(ours.parameters, theirs, strict=True):
-        np.testing.assert_allclose(mine.numpy(), parameter.detach().numpy(), atol=1e-12)
-
-
-@settings(max_examples=50, deadline=None)
-@given(st.integers(0, 40), st.integers(2, 15), st.integers(0, 100))
-def test_an_epoch_shows_every_row_once_but_for_a_lonely_last_one(n: int, size: int, seed: int) -> None:
-    batches = list(shuffled_batches(np.random.default_rng(seed), n, size, least=2))
-    rows = np.concatenate([*batches, np.zeros(0, dtype=np.int64)])
-    assert len(np.unique(rows)) == len(rows) == (n - 1 if n % size == 1 else n)
-    assert all(2 <= len(batch) <= size for batch in batches)
-
-
-# --- corrupted views ---
-
-
 def test_corruption_takes_other_rows_at_the_given_rate() -> None:
     n, columns = 50, 8
     rows = np.tile(np.arange(n), 200)
@@ -270,43 +76,22 @@ def test_corruption_takes_other_rows_at_the_given_rate() -> None:
     assert abs(donors / donors.sum() - 1 / n).max() < 5 * np.sqrt(1 / n / donors.sum())
 
 
-class RecordingPerceptronInput(Exception):
-    """Carries the first batch out of a training step."""
-
-
-def first_views(X: np.ndarray, blocks: list[int], batch_size: int, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
-    """The first two-view batch the training sees, taken where the step receives it."""
-    import apod.models.perceptron
-
-    def stop(adam: Adam, x: torch.Tensor, objective: object) -> torch.Tensor:
-        raise RecordingPerceptronInput(x)
-
-    monkeypatch.setattr(apod.models.perceptron, "_two_layer_step", stop)
-    with pytest.raises(RecordingPerceptronInput) as caught:
-        pretrain_body(X, width=4, blocks=blocks, batch_size=batch_size, epochs=1, seed=0, name="views")
-    return np.asarray(caught.value.args[0])
-
-
-def test_views_hold_only_values_of_their_column_and_one_hot_stays_one_hot(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_views_hold_only_values_of_their_column_and_one_hot_stays_one_hot() -> None:
     X, blocks, _ = clustered_table(300)
     shuffle = np.random.default_rng(3).permutation(X.shape[1])  # a block's columns need not stand side by side
     X, block = X[:, shuffle], np.array(blocks)[shuffle]
-    views = first_views(X, list(block), 256, monkeypatch)
+    rng = np.random.default_rng(4)
+    batch = rng.permutation(300)[:256]
+    views = CorruptedViews(X, block).pair(rng, batch).numpy()
     assert views.shape == (512, X.shape[1])
     for column in range(X.shape[1]):
         assert np.isin(views[:, column], X[:, column]).all()
     for categorical in (6, 7):
         assert (views[:, block == categorical].sum(axis=1) == 1).all()
     # The numbers are all different, so a row's own columns can be counted: 40 % of them, in both views.
-    batch = generator(0, "body", "views", "contrastive", "epoch", 0).permutation(300)[:256]
     kept = views[:, block < 6] == np.tile(X[batch][:, block < 6], (2, 1))
     assert abs(kept.mean() - 0.4) < 4 * np.sqrt(0.4 * 0.6 / kept.size)
     assert (views[:256] != views[256:]).any(axis=1).mean() > 0.95, "the two views are drawn independently"
-
-
-# --- pre-training ---
 
 
 @pytest.mark.parametrize("method", ["contrastive", "cross_entropy"])
@@ -335,11 +120,12 @@ def test_contrastive_pretraining_reads_no_label() -> None:
     assert np.array_equal(with_labels.weight, without.weight)
 
 
-def test_a_pretraining_step_is_the_autograd_step(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pretraining_step_is_the_autograd_step() -> None:
     """The first step of the whole network, against torch's layers, autograd and Adam."""
     X, blocks, _ = clustered_table(200)
     trained = pretrain_body(X, width=8, blocks=blocks, batch_size=256, epochs=1, seed=0, name="views")
-    views = torch.tensor(first_views(X, blocks, 256, monkeypatch))
+    epoch = generator(0, "body", "views", "contrastive", "epoch", 0)
+    views = CorruptedViews(X, blocks).pair(epoch, epoch.permutation(200))
     rng = generator(0, "body", "views", "contrastive", "start")
     layers = []
     for inputs, outputs in ((X.shape[1], 8), (8, 8)):

@@ -1,13 +1,17 @@
-"""The tools of pre-training: losses with their gradients, Adam, fresh layers, mini-batches."""
+"""What every pre-training needs: losses with their gradients, fresh layers, mini-batches, progress."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
+
+Progress = Callable[[int, int, str], None]
+"""Called with (done, total, text) after each epoch, or each step where steps are slow."""
 
 TEMPERATURE = 1.0
 
@@ -48,26 +52,6 @@ def cross_entropy(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     return loss, gradient / len(labels)
 
 
-class Adam:
-    """Adam on several tensors at once, kept in one flat vector: a few operations a step in all."""
-
-    def __init__(self, parameters: list[Tensor], lr: float) -> None:
-        self._flat = torch.cat([p.reshape(-1) for p in parameters])
-        pieces = torch.split(self._flat, [p.numel() for p in parameters])
-        self.parameters = [piece.view(p.shape) for piece, p in zip(pieces, parameters, strict=True)]
-        self._mean, self._square = torch.zeros_like(self._flat), torch.zeros_like(self._flat)
-        self._lr, self._steps = lr, 0
-
-    def step(self, gradients: list[Tensor]) -> None:
-        """Move `parameters` in place, against the gradients."""
-        self._steps += 1
-        flat = torch.cat([g.reshape(-1) for g in gradients])
-        self._mean.lerp_(flat, 0.1)
-        self._square.mul_(0.999).addcmul_(flat, flat, value=0.001)
-        scale = (self._square / (1 - 0.999**self._steps)).sqrt_().add_(1e-8)
-        self._flat.addcdiv_(self._mean, scale, value=-self._lr / (1 - 0.9**self._steps))
-
-
 def linear_start(rng: np.random.Generator, inputs: int, outputs: int) -> list[Tensor]:
     """Weight (outputs, inputs) and bias (outputs,) of a fresh linear layer, uniform in +-1/sqrt(inputs)."""
     reach = 1 / np.sqrt(inputs)
@@ -81,3 +65,27 @@ def shuffled_batches(rng: np.random.Generator, n: int, size: int, least: int) ->
     for start in range(0, n, size):
         if len(batch := order[start : start + size]) >= least:
             yield batch
+
+
+class Clock:
+    """Tells `progress` how far the training is and how long it will still take."""
+
+    def __init__(self, progress: Progress | None) -> None:
+        self._progress = progress
+        self._started = time.monotonic()
+        self._ticks = 0
+
+    def tick(self, done: int, total: int, loss: float) -> None:
+        """One more step of this process is over: `done` of `total` in all, with those before an interruption."""
+        self._ticks += 1
+        if self._progress is not None:
+            left = (time.monotonic() - self._started) / self._ticks * (total - done)
+            self._progress(done, total, f"picture body, loss {loss:.3f}, {spell_seconds(left)} left")
+
+
+def spell_seconds(seconds: float) -> str:
+    """A duration as a person says it: 45 s, 12 min, 3 h 20 min."""
+    minutes = round(seconds / 60)
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
