@@ -102,10 +102,10 @@ def _from_parquet(folder: Path, said: FileColumns) -> tuple[Stored, Column, Colu
             raise InputError(f"{file} has other columns than {files[0].name}: all parts of a table must be alike.")
     if said.label is None:
         raise InputError(f"Say which column of {folder.name} is the label (--label).")
-    told = [name for name in (said.label, said.sensitive, *said.drop) if name is not None]
-    for name in told:
+    named = [name for name in (said.label, said.sensitive, *said.drop) if name is not None]
+    for name in named:
         require_column(name, names, folder.name)
-    columns = [name for name in names if name not in told and name.lower() != "id"]
+    columns = [name for name in names if name not in named and name.lower() != "id"]
     width = _width(schemas[0], columns, folder)
     matrix: Stored = empty_matrix(sum(rows), np.empty((0, width), dtype=np.float32))
     beside: dict[str, list[Column]] = {name: [] for name in (said.label, said.sensitive) if name is not None}

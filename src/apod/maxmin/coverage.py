@@ -44,7 +44,7 @@ class Coverage:
 
     An answer costs one pass over the matrix. Picks are those of the float64 formula `sqrt(sum((x - c)**2))`, however
     the matrix is stored. With nothing answered every distance is infinite and every `nearest` is -1; `farthest` then
-    starts at the lowest candidate row (distance inf) and goes on by max-min from there.
+    starts at the lowest candidate row (distance inf) and continues by max-min from there.
     """
 
     def __init__(

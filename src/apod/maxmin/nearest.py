@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
 
 import numpy as np
 
@@ -27,6 +28,7 @@ class AnswerSlots:
         self._vectors = vectors
         self._rows = [int(row) for row in rows]
         self._slots = {row: slot for slot, row in enumerate(self._rows) if row >= 0}
+        self._free = [slot for slot, row in enumerate(self._rows) if slot != NOBODY and row < 0]  # a heap
 
     @staticmethod
     def empty(width: int, dtype: np.dtype[np.floating]) -> AnswerSlots:
@@ -83,10 +85,11 @@ class AnswerSlots:
         slots = [self._slots.pop(row) for row in rows]
         for slot in slots:
             self._rows[slot] = -1
+            heappush(self._free, slot)
         return np.array(slots, dtype=np.int64)
 
     def _place(self, row: int, vector: Stored) -> int:
-        slot = self._rows.index(-1, 1) if len(self._slots) + 1 < len(self._rows) else len(self._rows)
+        slot = heappop(self._free) if self._free else len(self._rows)
         if slot == len(self._rows):
             self._rows.append(-1)
         if slot == len(self._vectors):

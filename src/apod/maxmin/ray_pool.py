@@ -107,7 +107,7 @@ class RemoteShard:
         self.actor = self._spawn()
 
     def stop(self) -> None:
-        """End the actor; for a moment it may go on answering, with a state nobody is sure of."""
+        """End the actor; for a moment it may still answer, from a state nobody is sure of."""
         self.ended = True
         load_ray().kill(self.actor)
 

@@ -111,7 +111,7 @@ class SavedShard:
 class Shard:
     """Rows start, start + 1, ... of a pool; all row numbers in and out are the pool's.
 
-    It is handed the vectors of answers, wherever they live, and hands back numbers and row ids: a coordinator needs
+    It takes the vectors of answers, wherever they live, and returns numbers and row ids: a coordinator needs
     nothing else, whether the part lies in the same process or on another machine.
     """
 

@@ -80,7 +80,7 @@ class ModuleBody:
 
 @dataclass(frozen=True)
 class EmbeddingBody:
-    """Rows that are embeddings already: `embed` checks them and hands them back as float32."""
+    """Rows that are embeddings already: `embed` checks them and returns them as float32."""
 
     width: int
 

@@ -40,7 +40,7 @@ class PerceptronBody:
     def __post_init__(self) -> None:
         for name in ("weight", "bias"):
             own = np.array(getattr(self, name), dtype=np.float32)
-            own.flags.writeable = False  # frozen: whoever passed the array may go on changing theirs
+            own.flags.writeable = False  # frozen: whoever passed the array may change theirs
             object.__setattr__(self, name, own)
 
     @property

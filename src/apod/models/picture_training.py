@@ -55,9 +55,7 @@ class ImageSettings:
             if not getattr(self, name) > 0:
                 raise InputError(f"{name} is {getattr(self, name)}: pass a number above 0.")
         if self.batch_size < 2:
-            raise InputError(
-                f"batch_size is {self.batch_size}: a picture needs others to be told from, pass 2 or more."
-            )
+            raise InputError(f"batch_size is {self.batch_size}: a picture is compared with others, pass 2 or more.")
         least = 1 if self.weights is None else 0
         if self.epochs < least:
             raise InputError(f"epochs is {self.epochs}: pass at least {least} (0 only with weights to start from).")
@@ -174,7 +172,7 @@ def image_embeddings(
     """The embeddings (n, M) of all pictures by a body trained on `train_rows` of them alone.
 
     With a cache folder, body and embeddings are kept there by content (no picture is): the second call reads a file,
-    and an interrupted first call goes on where it was.
+    and an interrupted first call resumes where it was.
     """
     pictures = check_pictures(pictures, settings.size)
     train = pictures[np.asarray(train_rows, dtype=np.int64)]
@@ -215,12 +213,14 @@ def pretrain_image_body(
     """A ResNet-18 body trained on the pictures, uint8 (n, 3, size, size), without any label.
 
     With `checkpoint_dir`, the state is saved there after each epoch; called again after an interruption, training
-    goes on from it to the very weights of an uninterrupted run. A finished one is read back at once.
+    resumes from it to the very weights of an uninterrupted run. A finished one is read back at once.
     """
     settings = settings or ImageSettings()
     pictures = check_pictures(pictures, settings.size)
     if len(pictures) < 2:
-        raise InputError(f"There are {len(pictures)} pictures to train on: a picture needs others to be told from.")
+        raise InputError(
+            f"There are {len(pictures)} pictures to train on: pass at least 2, each is compared with the others."
+        )
     if checkpoint_dir is None:
         return _trained(Training.start(settings, seed, name), pictures, None, progress)
     folder = Path(checkpoint_dir)
