@@ -262,7 +262,11 @@ def test_the_map_shows_every_answer_once_and_positives_below(results: Results) -
 
 def test_what_the_results_lack_is_left_out_with_a_note(tmp_path: Path) -> None:
     world = World(tasks=("adult",), seeds=(0,), methods=("vanilla", "lff"), bodies=False)
-    files = draw_figures(write_results(tmp_path / "r", world), tmp_path / "out")
+    heard: list[tuple[int, int, str]] = []
+    folder = write_results(tmp_path / "r", world)
+    files = draw_figures(folder, tmp_path / "out", progress=lambda *news: heard.append(news))
+    assert [done for done, _, _ in heard] == list(range(len(heard)))  # said before each, and at the end
+    assert {total for _, total, _ in heard} == {len(heard) - 1}
     names = {path.stem for path in files if path.suffix == ".svg"}
     assert "rq1-adult" in names
     assert not {"rq3-adult", "tsne-adult"} & names

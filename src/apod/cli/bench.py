@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,8 +12,6 @@ from apod.errors import InputError
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from apod.bench.sources import Progress
 
 
 def bench(
@@ -46,6 +42,7 @@ def bench(
     from apod.bench.methods import resolve
     from apod.bench.runner import BenchPlan, run_bench
     from apod.cli.options import numbers, words
+    from apod.cli.progress_lines import shown_progress
 
     if seeds < 1:
         raise InputError(f"--seeds must be at least 1, got {seeds}.")
@@ -60,7 +57,7 @@ def bench(
         retry_failed=retry_failed,
         skip_bad=skip_bad,
     )
-    with _bars() as show, chosen_backend(engine, address) as (backend, processors):
+    with shown_progress("Banks of heads") as show, chosen_backend(engine, address) as (backend, processors):
         store = run_bench(
             plan,
             out.absolute(),
@@ -73,33 +70,6 @@ def bench(
     typer.echo(_finished(runs, out), err=True)
     if (runs["status"] == "failed").all():
         raise typer.Exit(1)
-
-
-@contextmanager
-def _bars() -> Iterator[Progress]:
-    """What shows the progress; nothing is seen before the first of it, when names and files were found to be right."""
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    bars = Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=Console(stderr=True))
-    task = bars.add_task("banks of heads", total=None)
-
-    def show(done: int, total: int, text: str) -> None:
-        bars.start()
-        bars.update(task, completed=done, total=total, description=text or "banks of heads")
-
-    try:
-        yield show
-    finally:
-        bars.stop()
 
 
 def _finished(runs: pd.DataFrame, out: Path) -> str:
@@ -125,8 +95,11 @@ def figures(
     Example: apod figures results
     """
     from apod.bench.figures import draw_figures
+    from apod.cli.progress_lines import shown_progress
 
     if not (results / "bench.json").exists():
         raise InputError(f"{results} holds no results of `apod bench`: run that first, or name another folder.")
-    for path in draw_figures(results, out or results / "figures", data_dir):
+    with shown_progress("Drawing figures") as show:
+        written = draw_figures(results, out or results / "figures", data_dir, show)
+    for path in written:
         typer.echo(path)

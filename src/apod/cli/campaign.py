@@ -56,35 +56,37 @@ def new(
     Example: apod campaign new hiring.db people.csv --label hired --groups female,male --budget 40
     """
     from apod.campaign import Campaign
+    from apod.cli.progress_lines import shown_progress
 
-    created = Campaign.create_from_table(
-        url,
-        table,
-        label=label,
-        groups=words(groups),
-        budget=budget,
-        name=campaign,
-        positive=positive,
-        sensitive=sensitive,
-        drop=words(drop or ""),
-        show=words(show) if show is not None else None,
-        id_column=id_column,
-        engine_options={} if body is None else {"body": body},
-        files=files,
-        refit="demand",
-        guidelines=guidelines.read_text(encoding="utf-8") if guidelines is not None else None,
-        legal_basis=legal_basis,
-        overlap=overlap,
-        lease_seconds=lease_minutes * 60,
-        show_label=show_label,
-        audit_share=audit_share,
-        least_gain=least_gain,
-        image_column=image_column,
-        image_root=str((image_root or table.parent).resolve()) if image_column is not None else None,
-        gold=_gold(gold) if gold is not None else None,
-        gold_every=gold_every,
-        seed=seed,
-    )
+    with shown_progress("Creating the campaign", at_once=True):
+        created = Campaign.create_from_table(
+            url,
+            table,
+            label=label,
+            groups=words(groups),
+            budget=budget,
+            name=campaign,
+            positive=positive,
+            sensitive=sensitive,
+            drop=words(drop or ""),
+            show=words(show) if show is not None else None,
+            id_column=id_column,
+            engine_options={} if body is None else {"body": body},
+            files=files,
+            refit="demand",
+            guidelines=guidelines.read_text(encoding="utf-8") if guidelines is not None else None,
+            legal_basis=legal_basis,
+            overlap=overlap,
+            lease_seconds=lease_minutes * 60,
+            show_label=show_label,
+            audit_share=audit_share,
+            least_gain=least_gain,
+            image_column=image_column,
+            image_root=str((image_root or table.parent).resolve()) if image_column is not None else None,
+            gold=_gold(gold) if gold is not None else None,
+            gold_every=gold_every,
+            seed=seed,
+        )
     try:
         status = created.status()
     finally:

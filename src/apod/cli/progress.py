@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -12,6 +14,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
+from apod.cli.progress_lines import ProgressLines
 from apod.fairness.metrics import RATE_WORDS
 from apod.fairness.notions import find_notion
 from apod.report.outlook import expected_so_far, outlook_sentence
@@ -21,7 +24,7 @@ from apod.run import Listener
 class TerminalListener(Listener):
     """A live view in a terminal; one line per round where the output is a file; quiet while a person is asked."""
 
-    def __init__(self, quiet: bool = False) -> None:
+    def __init__(self, quiet: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
         self._console = Console(stderr=True)
         self._show_live, self._quiet = self._console.is_terminal and not quiet, quiet
         self._progress = Progress(
@@ -35,10 +38,14 @@ class TerminalListener(Listener):
         self._live = Live(self._progress, console=self._console, refresh_per_second=4)
         self._body = self._progress.add_task("body, contrastive", total=None)
         self._answers = self._progress.add_task("answers", total=None, visible=False)
+        self.lines = ProgressLines(lambda line: self._print(line), "Preparing", clock)
+        self._speaks = not self._show_live and not quiet  # a line between question and answer would be in the way
 
     def __enter__(self) -> TerminalListener:
         if self._show_live:
             self._live.start()
+        if self._speaks:
+            self.lines.__enter__()
         return self
 
     def __exit__(
@@ -46,21 +53,30 @@ class TerminalListener(Listener):
     ) -> None:
         if self._show_live:
             self._live.stop()
+        if self._speaks:
+            self.lines.__exit__(kind, error, trace)
 
     def stage(self, text: str) -> None:
         """Name the part of the work that begins."""
+        self.lines.begin(text)
         if not self._show_live:
-            self._console.print(f"{text} ...", soft_wrap=True)
+            self._print(f"{text} ...")
+
+    def _print(self, line: str) -> None:
+        self._console.print(line, soft_wrap=True, markup=False, highlight=False)
+        self.lines.spoke()
 
     def body(self, done: int, total: int, text: str) -> None:
         """Move the body's bar."""
+        self.lines.update(done, total, text)
         self._progress.update(self._body, completed=done, total=total, description=text)
 
     def round(self, entry: dict[str, Any], answers: list[dict[str, Any]], budget: int) -> None:
         """Show the round: who was asked and the curve so far; to a person who answers, only how many are left."""
         if self._quiet:
-            self._console.print(f"{entry['answered']} of {budget} answers")
+            self._print(f"{entry['answered']} of {budget} answers")
             return
+        self.lines.update(entry["answered"], budget)
         reason = answers[-1]["reason"] if answers else {}
         asked = ", ".join(escape(str(reason[key])) for key in ("group", "label") if reason.get(key) is not None)
         if not self._show_live:
@@ -70,6 +86,7 @@ class TerminalListener(Listener):
                 f"  {_leading(entry)}{_ahead(entry)}",
                 soft_wrap=True,
             )
+            self.lines.spoke()
             return
         self._progress.update(
             self._answers, visible=True, total=budget, completed=entry["answered"], description=f"asked about {asked}"

@@ -28,7 +28,12 @@ class _Job:
     draw: Callable[[], Sketch]
 
 
-def draw_figures(results: Path, out: Path, data_dir: Path | None = None) -> list[Path]:
+def draw_figures(
+    results: Path,
+    out: Path,
+    data_dir: Path | None = None,
+    progress: Callable[[int, int, str], None] = lambda done, total, text: None,
+) -> list[Path]:
     """Write every figure (SVG and PNG), summary.md and summary.html to `out`; gives the files.
 
     What the results do not hold is left out and named in the summary. `data_dir` is only read where a results folder
@@ -49,7 +54,9 @@ def draw_figures(results: Path, out: Path, data_dir: Path | None = None) -> list
     pictures: list[Picture] = []
     notes: list[str] = []
     with paper_style():
-        for job in _jobs(read, data_dir):
+        jobs = list(_jobs(read, data_dir))
+        for done, job in enumerate(jobs):
+            progress(done, len(jobs), job.title)
             try:
                 sketch = job.draw()
             except NothingToDraw as missing:
@@ -58,6 +65,7 @@ def draw_figures(results: Path, out: Path, data_dir: Path | None = None) -> list
             files = save(sketch.figure, out / job.name)
             written += files
             pictures.append(Picture(job.name, job.task, job.title, sketch.caption, files[0].read_bytes()))
+    progress(len(jobs), len(jobs), "Summary")
     summary = build_summary(read, pictures, notes)
     for path, text in ((out / "summary.md", summary.markdown()), (out / "summary.html", summary.html())):
         path.write_text(text, encoding="utf-8")
