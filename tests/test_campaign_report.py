@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from apod.campaign import Campaign
-from apod.cli.campaign_report import latest_audit, show_audit
+from apod.cli.campaign_report import latest_audit, point_text, show_audit
 from apod.data import make_example
 from apod.report.campaign import render_campaign
 from apod.report.campaign_facts import campaign_facts
@@ -37,7 +37,7 @@ def test_the_report_has_before_and_after_per_group_the_plan_and_whom_we_asked(
     facts = campaign_facts(campaign)
     assert json.dumps(facts, allow_nan=False)
     assert facts["audit"]["answers"]["drawn"] == 20
-    assert set(facts["audit"]["predictions"]) == {"before", "after"}
+    assert set(facts["audit"]["predictions"]) == ({"before", "after"} if facts["strength"] else {"before"})
     assert len(facts["questions"]) == 40
     assert facts["held_out_decisions"]["people"] == facts["held_out"] == 80
     page = render_campaign(facts)
@@ -46,14 +46,22 @@ def test_the_report_has_before_and_after_per_group_the_plan_and_whom_we_asked(
         "Further audit answers",
         "Whom we asked",
         "The log is whole",
-        f"Mitigation here is the classifier of strength {facts['strength']:g}.",
+        f"Mitigation here is the classifier of strength {facts['strength']:g}."
+        if facts["strength"]
+        else "Nothing was changed. Base model kept",
     ):
         assert text in page
     found = latest_audit(campaign)
     assert found is not None
-    show_audit(found)
-    assert campaign.asking_strength() in QUICK["strengths"]  # type: ignore[operator]
-    assert f"the head that asks (strength {campaign.asking_strength():g})" in capsys.readouterr().out
+    point = campaign.operating_point().to_json()  # type: ignore[union-attr]
+    show_audit(found, point)
+    said = capsys.readouterr().out
+    assert "gap without mitigation, by 20 audit answers: " in said
+    assert (f"gap with strength {point['strength']:g}" in said) == (point["strength"] > 0)
+    assert point_text(point) == f"operating point: strength {point['strength']:g}" + (
+        f". {point['because']}" if point["strength"] else f", nothing is changed. {point['because']}"
+    )
+    assert "not chosen yet" in point_text(None)
     assert "Consent &lt;b&gt;" in page
     assert 'http-equiv="Content-Security-Policy" content="default-src \'none\'' in page.replace("&#39;", "'")
 

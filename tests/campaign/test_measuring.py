@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import html
+
 import numpy as np
 import pytest
 from sklearn.decomposition import PCA
 
 from apod.campaign import Campaign
 from apod.campaign.achieved import measured, thinned
-from apod.campaign.measuring import gap_interval, plane
+from apod.campaign.measuring import plane
 from apod.errors import InputError
-from apod.fairness.metrics import METRICS, group_counts, soft_group_counts
 from apod.method.answers import Answers
 from apod.randomness import generator
 from apod.report.campaign import render_campaign
@@ -48,14 +49,9 @@ def test_the_curve_is_the_accuracy_and_gap_of_the_heads_on_the_pool(real: Campai
             for label in (0, 1)
         ]
         assert point["gap"] == pytest.approx(sum(abs(first - second) for first, second in rates), abs=1e-6)
-        assert point["gap_low"] <= point["gap"] <= point["gap_high"]
-        assert point["low"] <= point["accuracy"] <= point["high"]
-        for group, entry in enumerate(achieved.outcome["rates"]):
-            assert entry["after"][k]["tpr"] == pytest.approx(rates[1][group], abs=1e-6)
-            assert entry["after"][k]["fpr"] == pytest.approx(rates[0][group], abs=1e-6)
+        assert point["selected"] == pytest.approx(predicted[k].mean())
+        assert set(point) == {"strength", "accuracy", "selected", "gap"}  # a guess has no interval
     assert [point["strength"] for point in achieved.outcome["curve"]] == [0.0, 0.5, 1.0] == list(real.strengths())
-    told = [answer.group for answer in real.answers()]
-    assert [entry["answers"] for entry in achieved.outcome["rates"]] == [told.count(0), told.count(1)]
     assert achieved.answers == 12
 
 
@@ -82,9 +78,12 @@ def test_audit_answers_are_measured_with_the_model(tmp_path) -> None:
     found, expected = campaign.history()[-1].outcome["audit"], campaign.audit()
     assert expected is not None
     assert found["answers"] == expected.drawn > 5
-    for name in ("before", "after"):
-        assert found[name] == pytest.approx(expected.views[name].gap.to_dict())
-    assert found["change"] == pytest.approx(expected.change.gap.to_dict())  # type: ignore[union-attr]
+    assert {name: found["before"][name] for name in ("value", "low", "high")} == expected.views["before"].gap.to_dict()
+    assert found["before"]["groups"] == expected.to_dict()["predictions"]["before"]["groups"]
+    told = [(campaign.settings.groups[a.group], campaign.materials.label(a.row)) for a in campaign.answers("audit")]
+    for name, counts in found["told"].items():
+        assert counts == {"negative": told.count((name, 0)), "positive": told.count((name, 1))}
+    assert found["change"] is None  # nothing is mitigated before an operating point is chosen
     before = campaign.history()
     campaign.refit()
     assert campaign.history() == before, "measured again although nothing was answered"
@@ -97,9 +96,13 @@ def test_audit_answers_are_measured_with_the_model(tmp_path) -> None:
 
 def test_the_chosen_operating_point_is_the_classifiers(real: Campaign) -> None:
     real.choose(1.0)
+    assert real.operating_point().strength == 1.0
     assert real.classifier().selected_strength_ == 1.0
     real.choose(0.0)
     assert real.classifier().selected_strength_ == 0.0
+    assert real.operating_point().to_json() == {
+        "strength": 0.0, "because": "Chosen by the owner.", "by": "owner", "audit": None,
+    }  # fmt: skip
 
 
 def test_a_campaign_that_equalises_selection_rates_measures_and_audits_their_gap(tmp_path) -> None:
@@ -112,9 +115,16 @@ def test_a_campaign_that_equalises_selection_rates_measures_and_audits_their_gap
     campaign.refit()
     outcome = campaign.history()[-1].outcome
     assert outcome["notion"] == "demographic_parity"
+    engine = campaign.engine()
+    mitigation = engine._restored(campaign.refitter.load(campaign.refitter.snapshot()))
+    predicted = (mitigation.heads.margins(mitigation.pool.embeddings) > 0).numpy()
+    member = mitigation.membership(mitigation.pool.seen)[0].double().numpy()
+    places = {int(row): place for place, row in enumerate(campaign.materials.training_rows())}
+    for answer in campaign.answers():
+        member[places[answer.row]] = np.eye(2)[answer.group]
     for k, point in enumerate(outcome["curve"]):
-        rates = [entry["after"][k]["selection_rate"] for entry in outcome["rates"]]
-        assert point["gap"] == pytest.approx(abs(rates[0] - rates[1]), abs=1e-9)
+        rates = [np.average(predicted[k], weights=member[:, group]) for group in (0, 1)]
+        assert point["gap"] == pytest.approx(abs(rates[0] - rates[1]), abs=1e-6)
     audited = campaign.audit()
     assert audited.notion.name == "demographic_parity"
     for view in audited.views.values():
@@ -122,19 +132,42 @@ def test_a_campaign_that_equalises_selection_rates_measures_and_audits_their_gap
     campaign.close()
 
 
-def test_an_interval_of_whole_members_is_that_of_a_difference_of_shares() -> None:
-    rng = generator(0, "interval")
-    labels, groups = np.repeat([0, 1], 2000), np.tile([0, 1], 2000)
-    predicted = rng.random(4000) < np.where(groups == 0, 0.3, 0.6)
-    member = np.eye(2)[groups]
-    counts = soft_group_counts(labels, predicted[None], member)
-    assert np.array_equal(counts.cells[0], group_counts(labels, predicted, groups, 2).cells)
-    low, high = gap_interval(counts, soft_group_counts(labels, predicted[None], member**2), rng)
-    # each rate rests on 1000 people; the two differences are independent
-    spread = 1.96 * np.sqrt(2 * (0.3 * 0.7 + 0.6 * 0.4) / 1000)
-    gap = METRICS["gap"](counts)[0]
-    assert high[0] - gap == pytest.approx(spread, rel=0.15)
-    assert gap - low[0] == pytest.approx(spread, rel=0.15)
+def test_classifier_dashboard_and_report_name_one_operating_point_and_why(tmp_path) -> None:
+    from apod.campaign.adapter import build_engine
+
+    workshop = Workshop(Place(f"sqlite:///{tmp_path}/trial.db", tmp_path / "files"), build_engine)
+    options = {"strengths": [0.5, 1.0], "epochs": 1, "body_epochs": 1}
+    with workshop.create(rows=300, budget=40, audit_share=0.5, engine_options=options, refit="demand") as campaign:
+        for _ in range(30):
+            question = campaign.ask("maria")
+            campaign.tell(question, GROUPS[question.row % 2])
+        campaign.refit()
+        assert campaign.operating_point() is None  # nothing is said of a classifier that nobody built
+        assert campaign.dashboard().operating is None
+        classifier = campaign.classifier()
+        point, facts = campaign.operating_point(), campaign_facts(campaign)
+        assert point.strength == classifier.selected_strength_ == facts["strength"]
+        assert point.because == classifier.selected_because_ == facts["selected_because"]
+        assert campaign.dashboard().operating == point.to_json()
+        assert point.because in html.unescape(render_campaign(facts))
+        audited = facts["audit"]["predictions"]
+        assert ("after" in point.audit) == ("after" in audited) == (point.strength > 0)
+        for name, view in audited.items():
+            assert {end: point.audit[name][end] for end in ("value", "low", "high")} == view["gap"]
+        campaign.tell(campaign.ask("maria"), GROUPS[0])
+        assert campaign.operating_point() is None  # the answers are others than the classifier was built from
+        campaign.choose(0.5)
+        facts = campaign_facts(campaign)
+        assert facts["strength"] == campaign.operating_point().strength == 0.5
+        assert "Chosen by the owner." in render_campaign(facts)
+
+
+def test_a_report_says_so_where_nothing_was_changed(real: Campaign) -> None:
+    real.choose(0.0)
+    page = render_campaign(campaign_facts(real))
+    assert "Nothing was changed. Chosen by the owner." in page
+    assert "cannot be said yet" not in page
+    assert "±0.0" not in page
 
 
 def test_the_map_is_that_of_principal_components_up_to_sign() -> None:

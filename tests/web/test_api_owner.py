@@ -50,8 +50,8 @@ def test_the_dashboard_moves_with_the_answers(house: House) -> None:
     assert found["history"][: len(first["history"]) - 1] == first["history"][:-1]
     assert found["strengths"] == list(STRENGTHS)
     assert found["history"][-1]["curve"][1]["gap"] == pytest.approx(0.3 / (1 + 5 * 0.5))
-    assert "rates" not in found["history"][0]
-    assert [entry["group"] for entry in found["history"][-1]["rates"]] == list(GROUPS)
+    assert found["operating"] is None  # nobody chose, and no classifier was built
+    assert (found["campaign"]["audit_planned"], found["campaign"]["audit_needed"]) == (0, 40)
     assert found["campaign"]["answered"] == 5
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import datetime
@@ -10,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import PHONE, QUICK, Site, Visit, answer, chromium, new_campaign, serving, table, visit
+from browsing import PATIENCE, PHONE, QUICK, Site, Visit, answer, chromium, new_campaign, serving, table, visit
+
+from apod.report.campaign_facts import campaign_facts
 
 pytestmark = pytest.mark.xdist_group("browser-dashboard")
 
@@ -89,7 +92,7 @@ def test_the_dashboard_moves_after_an_answer(owner: Visit, site: Site) -> None:
 def test_the_slider_goes_back_to_an_earlier_model(owner: Visit, site: Site) -> None:
     answer(site, ["female"])
     last = site.campaign.status().answered
-    owner.says(f"after {last} answers", "#when-text")
+    owner.says(f"after {last} training answers", "#when-text")
     owner.page.locator("#when").focus()
     owner.page.keyboard.press("Home")
     owner.page.wait_for_function(
@@ -104,17 +107,51 @@ def test_the_slider_goes_back_to_an_earlier_model(owner: Visit, site: Site) -> N
 
 def test_the_operating_point_is_picked_on_the_curve_or_in_the_table(owner: Visit, site: Site) -> None:
     owner.page.get_by_role("radio", name="strength 2.00").check()
-    owner.says("Operating point: strength 2.00, chosen by you.")
+    owner.says("The classifier mitigates at strength 2.00, chosen by you.", "#chosen")
     assert site.campaign.chosen() == 2.0
     owner.page.get_by_role("button", name="Leave it to the classifier").click()
-    owner.says("No operating point is chosen.")
+    owner.says("Nothing is mitigated yet", "#chosen")
     assert site.campaign.chosen() is None
+    assert owner.page.locator("#strengths input:checked").count() == 0
     owner.page.locator("#curve").scroll_into_view_if_needed()
-    places = settled(owner.page, "#curve .scatterlayer .trace:nth-last-child(2) .points path")
+    places = settled(owner.page, "#curve .scatterlayer .trace:last-child .points path")
     owner.page.mouse.click(*places[0])
-    owner.says("chosen by you.", "#chosen")
+    owner.says("chosen by you", "#chosen")
     there = [math.dist(place, places[0]) < 15 for place in places]  # dots may lie on each other
     assert site.campaign.chosen() in [strength for strength, near in zip(STRENGTHS, there, strict=True) if near]
+
+
+def test_what_nothing_measures_is_not_known_and_proxy_guesses_have_no_interval(owner: Visit, site: Site) -> None:
+    owner.says("The gap between the groups is not known: this campaign was created without an audit", "#lead")
+    owner.says("not known yet", "#cards")
+    owner.says("Not known: only audit answers measure a group's rates", "#rates-text")
+    assert owner.page.locator("#rates-known").is_hidden()
+    said = owner.page.locator("body").inner_text()
+    assert "95%:" not in said
+    assert not re.search(r"\d to \d", owner.page.locator("#strengths").inner_text())
+    owner.says("Guessed gap, points", "#curve-section")
+    owner.says("first answers, random person of a label", "#asked-text")
+    assert "worst" not in owner.page.locator("#asked-section").inner_text()
+    assert owner.page.locator("#distance-column").is_hidden()
+
+
+def test_dashboard_classifier_and_report_name_the_same_operating_point(browser: Any, tmp_path: Path) -> None:
+    campaign = new_campaign(tmp_path, rows=150, budget=60, audit_share=0.5)
+    with serving(campaign) as site:
+        answer(site, ["female", "female", "male", "male"] * 8)  # every other question is the audit's
+        with visit(browser, site, "owner", "owner") as owner:
+            drawn(owner.page)
+            counts = campaign.status().by_purpose
+            owner.says(f"{counts['training']} to train on, {counts['audit']} to audit.", "#lead")
+            owner.says("Nothing is mitigated yet", "#lead")
+            assert owner.page.locator("#strengths input:checked").count() == 0
+            owner.page.get_by_role("button", name="Build the classifier now").click()
+            owner.page.wait_for_selector("#strengths input:checked", timeout=PATIENCE)
+            classifier = campaign.classifier()
+            owner.says(str(classifier.selected_because_), "#lead")
+            owner.says(str(classifier.selected_because_), "#chosen")
+            picked = owner.page.locator("#strengths input:checked").input_value()
+            assert float(picked) == classifier.selected_strength_ == campaign_facts(campaign)["strength"]
 
 
 def test_an_invited_annotator_comes_in_and_a_revoked_one_is_out(browser: Any, owner: Visit) -> None:
@@ -136,7 +173,6 @@ def test_the_owner_sees_whom_we_asked_and_who_answered(owner: Visit, site: Site)
     rows = owner.page.locator("#asked tr").count()
     assert rows >= len(FIRST)
     owner.says("bob", "#annotators")
-    assert owner.page.locator("#rates tr").all_inner_texts()[0].startswith("female")
     owner.page.wait_for_selector("#map .points path", state="attached")
     with owner.page.expect_download() as download:
         owner.page.get_by_role("link", name="CSV").click()
@@ -164,6 +200,7 @@ def test_before_the_first_model_the_dashboard_says_what_it_waits_for(browser: An
         site = server.enter_context(serving(new_campaign(tmp_path)))
         with visit(browser, site, "owner", "owner") as owner:
             owner.says("No model yet.")
+            assert owner.page.locator("#freshness").inner_text() == ""  # no model knows any answer
             assert owner.page.locator("#pictures").is_hidden()
             owner.page.wait_for_function("() => document.querySelector('#live').textContent === 'live'")
             owner.cut = True
@@ -188,7 +225,7 @@ def test_hostile_names_stay_text_in_the_pictures(browser: Any, tmp_path: Path) -
         answer(site, [hostile, "male"] * 5)
         with visit(browser, site, "owner", "owner") as owner:
             drawn(owner.page)
-            owner.says("audit answers the gap is", "#audit")  # this campaign holds people out for one
+            assert owner.page.locator("#rates tr").first.inner_text().startswith(hostile)
             assert hostile in owner.page.locator("#tpr .ytick text").all_text_contents()
             assert owner.page.locator("img").count() == 0
 
@@ -198,7 +235,7 @@ def test_a_page_that_stands_still_says_so_and_since_when(browser: Any, tmp_path:
     with serving(campaign) as site, visit(browser, site, "owner", "owner") as found:
         answer(site, FIRST)
         drawn(found.page)
-        found.says("The model knows every answer.", "#freshness")
+        found.says("The model knows every training answer.", "#freshness")
         campaign.engine().measure = lambda model, answers: 1 / 0  # type: ignore[attr-defined]
         answer(site, ["male"])
         found.says(
@@ -208,7 +245,7 @@ def test_a_page_that_stands_still_says_so_and_since_when(browser: Any, tmp_path:
         written = found.page.evaluate(
             "(at) => new Intl.DateTimeFormat('en', { timeStyle: 'short' }).format(at)", at * 1e3
         )
-        found.says(f"What is shown was measured at {written}, after {len(FIRST)} answers.", "#cautions")
+        found.says(f"What is shown was measured at {written}, after {len(FIRST)} training answers.", "#cautions")
         head = campaign.head
         campaign.head = lambda: 1 / 0  # type: ignore[assignment, return-value, method-assign]
         found.says("out of date: the server has not been able to read the campaign since", "#live")

@@ -64,17 +64,13 @@ class QuickEngine:
         points = np.stack([np.arange(self.size), np.arange(self.size) % 7], axis=1).astype(np.float32)
         self.materials.remember(PLANE, lambda: {"points": points, "share": np.array([0.6, 0.3])})
         names, n = self.materials.settings.groups, model.answers
-        rates = {"tpr": 0.7, "fpr": 0.2, "selection_rate": 0.4, "accuracy": 0.8}
         groups = {name: {"n": n, "mean_loss": 0.5, "delta": 1.0} for name in names}
         curve = [
             {
                 "strength": strength,
                 "accuracy": 0.85 - 0.02 * strength,
-                "low": 0.8,
-                "high": 0.9,
+                "selected": 0.4,
                 "gap": 0.3 / (1 + n * strength),
-                "gap_low": 0.2 / (1 + n * strength),
-                "gap_high": 0.4 / (1 + n * strength),
             }
             for strength in STRENGTHS
         ]
@@ -83,10 +79,6 @@ class QuickEngine:
             "basis": "proxy",
             "note": "A stand-in.",
             "curve": curve,
-            "rates": [
-                {"group": name, "size": self.size / 2, "answers": n, "before": rates, "after": [rates] * len(curve)}
-                for name in names
-            ],
             "bound": {
                 "strength": 0.5, "epsilon": 0.4, "sampling_term": 1.0, "covering_term": 2.0, "bound": 1.4,
                 "observed": 0.1, "worst_group": names[0], "groups": groups,

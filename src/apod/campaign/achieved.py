@@ -74,17 +74,13 @@ def expected_by(outcome: Mapping[str, Any] | None) -> list[Expected]:
 
 
 def _audited(materials: Materials, engine: Engine, model: Model, collected: Collected) -> dict[str, Any] | None:
-    """The gap before and after on the people held out, from the audit answers; None without any."""
-    from apod.campaign.auditing import audit_campaign
+    """What the audit answers say of the base model on the people held out; None without any."""
+    from apod.campaign.auditing import audit_campaign, gaps_of
 
     if not isinstance(engine, Auditable):
         return None
     found = audit_campaign(materials, engine, model, collected)
-    if found is None:
-        return None
-    gaps = {name: view.gap.to_dict() for name, view in found.views.items()}
-    change = None if found.change is None else found.change.gap.to_dict()
-    return {"answers": found.drawn, **gaps, "change": change, "notes": list(found.notes())}
+    return None if found is None else gaps_of(found, materials, collected)
 
 
 def write_outcome(

@@ -173,11 +173,10 @@ class MitigationEngine:
         return [self._proposal(choice) for choice in _one_by_one(chosen)]
 
     def decisions(self, model: CampaignModel | None, rows: IntArray) -> dict[str, IntArray]:
-        """Of held-out people: before, by the head without a penalty; after, by the head that asks."""
+        """Of held-out people: before, by the head without a penalty."""
         engine = self._fresh() if model is None else self._restored(model)
-        heads = {"before": 0} | ({} if model is None else {"after": engine.plan.trajectories[0].head})
-        margins = engine.heads.margins(self._of_held_out(self._reserved, rows), list(heads.values()))
-        return {name: (margins[place] > 0).numpy().astype(np.int64) for place, name in enumerate(heads)}
+        margins = engine.heads.margins(self._of_held_out(self._reserved, rows), [0])
+        return {"before": (margins[0] > 0).numpy().astype(np.int64)}
 
     def proxies(self, model: CampaignModel | None, rows: IntArray) -> npt.NDArray[np.float64]:
         """(n, g) P(group) of held-out people by f_a; even shares before the first model."""

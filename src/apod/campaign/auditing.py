@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,12 @@ if TYPE_CHECKING:
 
     from apod.classifier import APODClassifier
 
+WIDEST = 0.5
+"""Of all that a gap can be. A wider interval says nothing, and is no headline."""
+
+NEEDED = 40
+"""Audit answers, about, until the interval of a gap is that narrow (docs/audit.md)."""
+
 NOT_AUDITABLE = "This campaign's engine makes no decisions to audit: audit the classifier's with `apod audit`."
 
 
@@ -31,10 +38,10 @@ def audit_campaign(
     collected: Collected,
     classifier: APODClassifier | None = None,
 ) -> Audit | None:
-    """Before and after mitigation on the people held out, from the audit answers; None while there are none.
+    """What the audit answers say of decisions about the people held out; None while there are none.
 
-    Decisions are those of the latest model, before without a penalty, after by the head that asks; or of a fitted
-    classifier at strength 0 and at its own. Proxies are f_a's, which has never seen an audit answer.
+    Decisions are those of the latest base model ("before"); or of a fitted classifier at strength 0 ("before") and at
+    its own, where that is another ("after"). Proxies are f_a's, which has never seen an audit answer.
     """
     rows = materials.held_out()
     answered = [answer for answer in collected.weigh("audit") if np.isin(answer.row, rows)]
@@ -45,7 +52,10 @@ def audit_campaign(
     answers = np.zeros((len(rows), len(materials.settings.groups)))
     for answer in answered:
         answers[np.searchsorted(rows, answer.row), answer.group] += answer.weight
-    decisions = engine.decisions(model, rows) if classifier is None else _decisions(materials, classifier, rows)
+    if classifier is None:
+        decisions = {"before": engine.decisions(model, rows)["before"]}
+    else:
+        decisions = _decisions(materials, classifier, rows)
     return audit(
         materials.labels()[rows],
         decisions,
@@ -58,12 +68,36 @@ def audit_campaign(
     )
 
 
+def gaps_of(audit: Audit, materials: Materials, collected: Collected) -> dict[str, Any]:
+    """An audit as the dashboard shows it: gaps, whether they say anything, groups' rates, the answers behind them."""
+    found = audit.to_dict()
+    views = {
+        name: view["gap"] | {"says": _says(view["gap"], len(audit.notion.rates)), "groups": view["groups"]}
+        for name, view in found["predictions"].items()
+    }
+    change = None if found["change"] is None else found["change"]["gap"]
+    told = {name: {"negative": 0, "positive": 0} for name in materials.settings.groups}
+    for answer in collected.weigh("audit"):
+        if answer.weight > 0.5:  # where annotators disagree, the group that most of them say
+            told[materials.settings.groups[answer.group]][
+                "positive" if materials.label(answer.row) else "negative"
+            ] += 1
+    return {"answers": audit.drawn, **views, "change": change, "told": told, "notes": found["notes"]}
+
+
+def _says(gap: Mapping[str, float | None], most: float) -> bool:
+    """Whether the interval of a gap, which is `most` at most, is narrow enough to say anything."""
+    return gap["low"] is not None and gap["high"] is not None and gap["high"] - gap["low"] <= WIDEST * most
+
+
 def _decisions(materials: Materials, classifier: APODClassifier, rows: IntArray) -> dict[str, IntArray]:
     features = materials.features()
     held_out: pd.DataFrame | npt.NDArray[np.float64] = (
         features[rows] if isinstance(features, np.ndarray) else features.iloc[rows]
     )
-    heads = {"before": classifier.at(0.0), "after": classifier}
+    heads = {"before": classifier.at(0.0)}
+    if classifier.selected_strength_ > 0:
+        heads["after"] = classifier
     return {name: (head.predict(held_out) == head.positive_).astype(np.int64) for name, head in heads.items()}
 
 

@@ -280,14 +280,14 @@ class Campaign(Handing, Owning):
 
     def classifier(self) -> APODClassifier:
         """The fitted classifier of all training answers; it depends on them and on the operating point chosen alone."""
-        from apod.campaign.outcome import fit_classifier
+        from apod.campaign.operating_point import fit_and_note
 
-        return fit_classifier(self, self.chosen())
+        return fit_and_note(self)
 
     def audit(self, classifier: APODClassifier | None = None) -> Audit | None:
-        """Before and after mitigation with intervals, from the audit answers; None while there are none.
+        """What the audit answers say, with intervals; None while there are none.
 
-        Of the latest model; or of a fitted classifier, as `classifier()` gives it.
+        Of the latest base model; or of a fitted classifier, as `classifier()` gives it, before and after mitigation.
         """
         from apod.campaign.auditing import audit_campaign
 

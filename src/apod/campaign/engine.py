@@ -113,7 +113,7 @@ class Auditable(Protocol):
     """What an engine offers besides, where a campaign is to be audited while it runs."""
 
     def decisions(self, model: Any, rows: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:
-        """0/1 for these rows: "before", without mitigation, and with a model "after"."""
+        """0/1 for these rows: "before", without mitigation."""
         ...
 
     def proxies(self, model: Any, rows: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -1,9 +1,9 @@
-"""What a campaign's heads achieve, measured at a refit: the trade-off, each group's rates, the bound.
+"""What a campaign's heads achieve, as far as a refit can tell: accuracy, the gap as f_a guesses it, the bound.
 
-There is no test part in a campaign, and almost nobody's group is known. So accuracy is that on the pool itself, and a
-group's rates weigh every row by how probably it belongs to the group: by its answer where there is one, by f_a
-elsewhere. The intervals say how much the rates would move with other people of the same kind; how wrong f_a is they do
-not know. Estimates that know more may take the place of these under the same names, with another `basis`.
+There is no test part in a campaign, and almost nobody's group is known. So accuracy is that on the pool itself, and the
+gap weighs every row by how probably it belongs to a group: by its answer where there is one, by f_a elsewhere. That is
+a guess, it knows nothing of how wrong f_a is, and has no interval; only an audit measures. Estimates that know more
+may take its place under the same name, with another `basis`.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ import numpy.typing as npt
 import torch
 
 from apod.data.blocks import BLOCK, is_large
-from apod.fairness.metrics import METRICS, RATES, GroupCounts, soft_group_counts
-from apod.fairness.notions import EQUALIZED_ODDS, Notion, count_events, count_gap, ratio
-from apod.jsonable import number
+from apod.fairness.metrics import soft_group_counts
+from apod.fairness.notions import count_gap
 from apod.method.algorithm1 import Mitigation
 from apod.method.outlook import look_ahead
 from apod.randomness import generator
 
 ROWS = 20_000  # measured on at most so many, drawn once
 OUTLOOK_ROWS = 4_000  # of these, evenly spaced, for the look ahead
-DRAWS = 400
-NOTE = "Measured on the pool itself; groups are answers where there are some and proxies elsewhere."
+NOTE = (
+    "Accuracy is counted on the pool that trained the model. The gap is a guess: groups are answers where there are "
+    "some and proxies elsewhere."
+)
 
 Floats = npt.NDArray[np.float64]
 
@@ -38,31 +39,17 @@ def measure(engine: Mitigation, names: Sequence[str]) -> dict[str, Any]:
     predicted = (engine.heads.margins(embeddings) > 0).numpy()  # (K, n)
     member = _membership(engine, rows)  # (n, g)
     counts = soft_group_counts(labels, predicted, member)
-    rng = generator(engine.pool.seed, "measure", engine.pool.dataset, engine.round)
-    right = (predicted == labels).mean(axis=1)
-    margin = 1.96 * np.sqrt(right * (1 - right) / len(labels))
-    gap = count_gap(engine.notion, counts)
-    low, high = gap_interval(counts, soft_group_counts(labels, predicted, member**2), rng, engine.notion)
+    right, gap = (predicted == labels).mean(axis=1), count_gap(engine.notion, counts)
     curve = [
-        {
-            "strength": head.strength,
-            "accuracy": right[k],
-            "low": max(0.0, right[k] - margin[k]),
-            "high": min(1.0, right[k] + margin[k]),
-            "gap": gap[k],
-            "gap_low": low[k],
-            "gap_high": high[k],
-        }
+        {"strength": head.strength, "accuracy": right[k], "selected": predicted[k].mean(), "gap": gap[k]}
         for k, head in enumerate(engine.plan.heads)
     ]
-    told = engine.answers[0].known()[1]
     return {
         "round": engine.round,
         "basis": "proxy",
         "notion": engine.notion.name,
         "note": NOTE,
         "curve": curve,
-        "rates": _rates(counts, names, np.bincount(told, minlength=len(names))),
         "bound": _bound(engine, names),
     }
 
@@ -90,25 +77,6 @@ def measured_rows(engine: Mitigation) -> torch.Tensor:
         return torch.arange(size)
     rng = generator(engine.pool.seed, "measured rows", engine.pool.dataset)
     return torch.from_numpy(np.sort(rng.choice(size, ROWS, replace=False)))
-
-
-def gap_interval(
-    counts: GroupCounts, squares: GroupCounts, rng: np.random.Generator, notion: Notion = EQUALIZED_ODDS
-) -> tuple[Floats, Floats]:
-    """A 95 % interval of every head's gap, from normal draws of each group's compared rates: (K,) each.
-
-    `squares` are the counts of squared weights: with them, a rate's variance is that of a weighted mean.
-    """
-    (happened, people), (squared, all_squared) = count_events(notion, counts), count_events(notion, squares)
-    rate = ratio(happened, people)  # (K, k, e, g); a group without anybody has none, and so has what rests on it
-    variance = ratio((1 - rate) ** 2 * squared + rate**2 * (all_squared - squared), people**2)
-    # the same draws for every head: heads err on much the same rows, and the curve should not jitter between them
-    cells, events, groups = rate.shape[1:]
-    noise = np.moveaxis(rng.standard_normal((DRAWS, 1, groups, cells, events)), 2, -1)
-    drawn = np.clip(rate + noise * np.sqrt(variance), 0, 1)  # (draws, K, k, e, g)
-    low, high = np.quantile(notion.gap(drawn), (0.025, 0.975), axis=0)
-    value = count_gap(notion, counts)
-    return np.minimum(low, value), np.maximum(high, value)
 
 
 def plane(embeddings: npt.NDArray[np.float32]) -> dict[str, npt.NDArray[Any]]:
@@ -139,17 +107,3 @@ def _membership(engine: Mitigation, rows: torch.Tensor) -> Floats:
     member[place[inside]] = 0
     np.add.at(member, (place[inside], groups[inside]), engine.answers[0].trust()[inside])
     return np.asarray(np.clip(member, 0, 1))
-
-
-def _rates(counts: GroupCounts, names: Sequence[str], told: npt.NDArray[np.int64]) -> list[dict[str, Any]]:
-    """Each group's rates: by the unpenalised head before, by every head after."""
-    values = {name: METRICS[name](counts) for name in RATES}  # (K, g)
-    sizes, correct = counts.n, counts.tp + counts.tn
-    with np.errstate(divide="ignore", invalid="ignore"):
-        values["accuracy"] = np.where(sizes > 0, correct / sizes, np.nan)
-    found = []
-    for group, name in enumerate(names):
-        heads = [{key: number(value[k, group]) for key, value in values.items()} for k in range(len(sizes))]
-        size = round(float(sizes[0, group]), 1)
-        found.append({"group": name, "size": size, "answers": int(told[group]), "before": heads[0], "after": heads})
-    return found

@@ -9,6 +9,7 @@ from typing import Any
 from apod.campaign.access import Access
 from apod.campaign.achieved import Achieved, RefitNews, read_history, read_refit_news
 from apod.campaign.journal import Desk
+from apod.campaign.operating_point import OperatingPoint, noted_at, operating_point, version_of
 from apod.campaign.session import Session
 from apod.campaign.watching import Dashboard, dashboard, pool_map
 from apod.errors import InputError
@@ -64,16 +65,14 @@ class Owning(Session):
         """The operating point the owner chose."""
         return self.journal.view(lambda connection, state, at: state.strength)
 
+    def operating_point(self) -> OperatingPoint | None:
+        """The strength the classifier of these answers decides at, and why; None until it was chosen or built."""
+        return operating_point(self, self.version())
+
     def strengths(self) -> tuple[float, ...]:
         """The strengths of the latest model's heads, 0 for the one nobody penalises; none before the first model."""
         found = self.history(1)
         return tuple(float(point["strength"]) for point in found[-1].outcome["curve"]) if found else ()
-
-    def asking_strength(self) -> float | None:
-        """The strength of the head that asks, whose decisions `audit()` takes; None where no model was measured."""
-        found = self.history(1)
-        bound = found[-1].outcome.get("bound") if found else None
-        return None if bound is None else float(bound["strength"])
 
     def outlook(self) -> list[dict[str, Any]] | None:
         """The gap to expect by the latest model, now and after more answers; None where nothing covers."""
@@ -101,7 +100,11 @@ class Owning(Session):
 
     def version(self) -> tuple[int, float | None]:
         """What the classifier depends on: the last event that changed what the answers say, and the operating point."""
-        return self.journal.view(lambda connection, state, at: (state.changed, state.strength))
+        return version_of(self)
+
+    def noted_at(self) -> int:
+        """When a classifier was built last, in nanoseconds; -1: never."""
+        return noted_at(self)
 
     def refit_news(self) -> RefitNews:
         """What was measured last, and how refits go."""

@@ -22,6 +22,8 @@ from apod.campaign.audit import moment
 from apod.campaign.handing import Phase, phase_of
 from apod.campaign.journal import read_answers
 from apod.campaign.materials import PLANE, Materials
+from apod.campaign.operating_point import operating_point
+from apod.campaign.reserve import planned
 from apod.campaign.state import GOLD, Asked, State
 from apod.campaign.status import Status, annotators_of, status_of
 from apod.randomness import generator
@@ -43,8 +45,10 @@ class Dashboard:
     rows: int  # size of the pool
     status: Status
     phase: Phase
+    audit_planned: int  # audit questions that the budget allows
     labels: tuple[str, str]
-    strength: float | None  # the operating point that was chosen
+    strength: float | None  # the operating point that the owner chose
+    operating: Mapping[str, Any] | None = field(repr=False)  # the one in use, by whoever chose it; None: not chosen yet
     per_hour: float | None
     seconds_left: float | None
     history: tuple[Achieved, ...] = field(repr=False)
@@ -59,6 +63,7 @@ class _Glance:
 
     dashboard: dict[str, Any]
     asked: list[tuple[Asked, dict[str, Any] | None, int]]  # question, reason, round
+    version: tuple[int, float | None]  # of the answers and the owner's choice
 
 
 def dashboard(session: Session) -> Dashboard:
@@ -81,12 +86,19 @@ def dashboard(session: Session) -> Dashboard:
             "annotators": tuple(_annotators(state, collected, at)),
         }
         newest = list(islice(reversed(state.questions.values()), HISTORY))
-        return _Glance(found, _with_reasons(connection, materials.campaign, state, newest))
+        reasons = _with_reasons(connection, materials.campaign, state, newest)
+        return _Glance(found, reasons, (state.changed, state.strength))
 
     glance = session.reader.view(look)
     asked = tuple(_asked_entry(session, *item) for item in glance.asked)
     labels = session.settings.label_names
-    return Dashboard(**glance.dashboard, rows=len(materials), labels=labels, asked=asked)
+    point = operating_point(session, glance.version)
+    operating = None if point is None else point.to_json()
+    rules = session.settings
+    audits = planned(rules.audit_share, glance.dashboard["status"].budget, rules.overlap)
+    return Dashboard(
+        **glance.dashboard, rows=len(materials), labels=labels, asked=asked, operating=operating, audit_planned=audits
+    )
 
 
 def pool_map(session: Session) -> dict[str, Any] | None:

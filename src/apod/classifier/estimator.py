@@ -32,6 +32,8 @@ from apod.method.penalty import Penalty
 from apod.method.pool import inputs_for
 from apod.models.module import Body, ModuleBody
 
+_GIVEN = "Given by the caller."
+
 
 class APODClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A binary classifier that treats groups more equally, although hardly anybody's group is known.
@@ -111,6 +113,8 @@ class APODClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         on these annotated rows.
     selected_strength_ : float
         The operating point in use.
+    selected_because_ : str or None
+        Why it is that one, in a sentence; None after `load`.
     training_rows_ : ndarray of int
         The rows of X that trained, among which `query` chooses.
     n_features_in_, feature_names_in_
@@ -139,6 +143,7 @@ class APODClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     groups_: tuple[str, ...]
     tradeoff_: pd.DataFrame
     selected_strength_: float
+    selected_because_: str | None
     training_rows_: IntArray
     _encoder: TableEncoder | None
     _body: Body
@@ -253,6 +258,7 @@ class APODClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.groups_, self.training_rows_ = rows.group_names, rows.training
         self.tradeoff_ = fit.tradeoff
         wanted = self.strength if rows.annotated else VANILLA
+        self.selected_because_ = fit.because if wanted is None or not rows.annotated else _GIVEN
         self.selected_strength_ = float(fit.strengths[fit.chosen] if wanted is None else wanted)
         if wanted is None and not settings.by_posterior and self.tradeoff_["score"].iloc[1:].isna().all():
             warnings.warn(
@@ -337,6 +343,7 @@ class APODClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise InputError(f"No head was trained at strength {strength!r}, only at {trained}{why}.")
         other = copy.copy(self)
         other.strength = other.selected_strength_ = float(strength)
+        other.selected_because_ = _GIVEN
         return other
 
     def query(self, batch_size: int = 1, *, exclude: Sequence[int] = ()) -> IntArray:
@@ -400,4 +407,5 @@ class APODClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         classifier._encoder, classifier._body, classifier._heads = model.encoder, model.body, model.heads
         classifier._strengths, classifier._mitigation = model.strengths, None
         classifier.selected_strength_, classifier.tradeoff_ = model.selected_strength, model.tradeoff
+        classifier.selected_because_ = None
         return classifier

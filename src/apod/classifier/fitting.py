@@ -29,6 +29,9 @@ NAME = "classifier"
 
 PREDICTED_AT_ONCE = 256  # rows per forward pass
 
+BY_SCORE = "The best accuracy + fairness on the validation part, groups as the proxy guesses them."
+NOBODY_KNOWN = "Nobody's group is known, so nothing was mitigated."
+
 FloatArray = npt.NDArray[np.float32]
 
 
@@ -67,6 +70,7 @@ class Fit:
     kept: HeadBank  # every strength at the round chosen for it, or else after the last: they predict
     strengths: npt.NDArray[np.float64]  # (K,) in the order of the heads, 0 first
     chosen: int  # the head that head selection prefers
+    because: str  # and why, in a sentence
     tradeoff: pd.DataFrame
 
 
@@ -129,10 +133,11 @@ def fit_heads(pool: Pool, rows: Rows, settings: Settings, hidden: tuple[int, ...
     kept = best.bank(mitigation.heads.sizes)
     strengths = np.array([head.strength for head in mitigation.plan.heads])
     if posterior:
-        chosen = mitigation.choose(kept, told).head
+        choice = mitigation.choose(kept, told)
+        chosen, because = choice.head, choice.reason
     else:
-        chosen = best.best(mitigation.strengths) if rows.annotated else 0
-    return Fit(mitigation, kept, strengths, chosen, _tradeoff(mitigation, rows, kept, best, scores))
+        chosen, because = (best.best(mitigation.strengths), BY_SCORE) if rows.annotated else (0, NOBODY_KNOWN)
+    return Fit(mitigation, kept, strengths, chosen, because, _tradeoff(mitigation, rows, kept, best, scores))
 
 
 def _score(mitigation: Mitigation, rows: Rows) -> RoundScores:

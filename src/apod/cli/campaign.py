@@ -279,6 +279,8 @@ def status(
         found = asdict(opened.status())
         found["audit"] = latest_audit(opened) if found["by_purpose"].get("audit") else None
         found |= opened.outlook_shown()
+        point = opened.operating_point()
+        found["operating_point"] = None if point is None else point.to_json()
         if annotators:
             found["by_annotator"] = [asdict(report) for report in opened.annotators()]
     if as_json:

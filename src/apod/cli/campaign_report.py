@@ -14,20 +14,22 @@ if TYPE_CHECKING:
     from apod.campaign import Campaign
 
 
+CHANGE = "change with it"
+
+
 def latest_audit(opened: Campaign) -> dict[str, Any] | None:
-    """The audit of the latest model; None where the engine has no decisions to audit."""
+    """The audit of the latest base model; None where the engine has no decisions to audit."""
     from apod.errors import InputError
 
     try:
         found = opened.audit()
     except InputError:
         return None
-    return None if found is None else found.to_dict() | {"asking_strength": opened.asking_strength()}
+    return None if found is None else found.to_dict()
 
 
 def show_status(found: dict[str, Any]) -> None:
     """Counts, the groups as answers spell them, what more answers would bring, and the audit."""
-    from apod.report.numbers import decimal
     from apod.report.outlook import outlook_sentence
 
     typer.echo(f"{found['name']}: {found['standing']} of {found['budget']} answers, {found['pending']} in hands")
@@ -50,26 +52,35 @@ def show_status(found: dict[str, Any]) -> None:
         if found[name]:
             typer.echo(f"  {name.replace('_', ' ')}: {found[name]}")
     if found["outlook"]:
-        typer.echo(f"  {outlook_sentence(found['outlook'], decimal, '')}")
+        typer.echo(f"  {outlook_sentence(found['outlook'])}")
+    typer.echo(f"  {point_text(found['operating_point'])}")
     if found["audit"] is not None:
-        show_audit(found["audit"])
+        show_audit(found["audit"], found["operating_point"])
 
 
-def show_audit(found: dict[str, Any]) -> None:
-    """Gap, change and plan in a few lines."""
-    strength = found["asking_strength"]
-    if found["change"] is not None:
-        of = "" if strength is None else f" (strength {strength:g})"
-        typer.echo(f"  mitigation here: the head that asks{of}; `apod report` audits the classifier and names its own")
-    for name, view in found["predictions"].items():
-        gap = view["gap"]
-        typer.echo(f"  gap {name} mitigation: {gap['value']:.3f} [{gap['low']:.3f}, {gap['high']:.3f}]")
-    if found["change"] is not None:
-        gap = found["change"]["gap"]
-        typer.echo(f"  change of the gap: {gap['value']:+.3f} [{gap['low']:+.3f}, {gap['high']:+.3f}]")
+def point_text(point: dict[str, Any] | None) -> str:
+    """At which strength the classifier of these answers decides, and why."""
+    if point is None:
+        return "operating point: not chosen yet; the classifier chooses it when it is fitted (`apod report`)"
+    changes = f"strength {point['strength']:g}" if point["strength"] else "strength 0, nothing is changed"
+    return f"operating point: {changes}. {point['because']}"
+
+
+def show_audit(found: dict[str, Any], point: dict[str, Any] | None) -> None:
+    """What audit answers say of the gap: of the base model, and of the classifier where it was built; and the plan."""
+    from apod.report.numbers import points, signed_points, within
+
+    audited = None if point is None else point["audit"]
+    views = [("without mitigation", found["predictions"]["before"]["gap"] if audited is None else audited["before"])]
+    if point is not None and audited is not None and "after" in audited:
+        views += [(f"with strength {point['strength']:g}", audited["after"]), (CHANGE, audited["change"])]
+    for name, gap in views:
+        said = within(gap, signed_points if name == CHANGE else points)
+        typer.echo(f"  gap {name}, by {found['answers']['drawn']} audit answers: {said} points")
     for entry in found["plan"]:
         if entry["more"]:
-            typer.echo(f"  plan: {entry['more']} more audit answers for the differences within +-{entry['within']:g}")
+            exact = f"{100 * entry['within']:g} points"
+            typer.echo(f"  plan: {entry['more']} more audit answers for the differences within {exact}")
 
 
 def report(

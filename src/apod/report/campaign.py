@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from apod.fairness.metrics import RATE_WORDS, RATES
 from apod.report.figures import rate_chart
-from apod.report.numbers import UNDEFINED, count, decimal, percent, percent_span, plain, plural, points, signed_points
+from apod.report.numbers import (
+    UNDEFINED,
+    Value,
+    count,
+    decimal,
+    percent,
+    percent_span,
+    plain,
+    plural,
+    points,
+    signed_points,
+    within,
+)
 from apod.report.outlook import outlook_chart, outlook_sentence
 from apod.report.render import fill
 from apod.report.svg import shorten
@@ -72,7 +84,7 @@ def _as_result(facts: Facts) -> dict[str, Any]:
     return {
         "group_names": facts["group_names"],
         "vanilla": _metrics(before),
-        "selected": _metrics(views.get("after", before)),
+        "selected": _metrics(views["after"]) if "after" in views else None,
     }
 
 
@@ -95,21 +107,30 @@ def _lead(facts: Facts) -> list[str]:
         gone = plural(status["answered"] - status["standing"], "more was", "more were")
         sentences.append(f"{gone} erased and stay paid from the budget.")
     if audit is None:
-        return [*sentences, facts["no_audit"]]
-    change = audit["change"]
-    if change is None:
-        return [*sentences, "There is no mitigated model yet: too few training answers."]
-    gap = change["gap"]
-    if gap["low"] is not None and gap["high"] < 0:
-        said = "Mitigation made the gap between the groups smaller"
-    elif gap["low"] is not None and gap["low"] > 0:
-        said = "Mitigation made the gap between the groups larger"
+        sentences.append(facts["no_audit"])
     else:
-        said = "Whether mitigation changed the gap between the groups cannot be told yet"
-    span = f"{signed_points(gap['low'])} to {signed_points(gap['high'])}"
-    if facts["strength"] is not None:
-        sentences.append(f"Mitigation here is the classifier of strength {facts['strength']:g}.")
-    return [*sentences, f"{said}: {signed_points(gap['value'])} points on the people held out, interval {span}."]
+        drawn, gap = audit["answers"]["drawn"], audit["predictions"]["before"]["gap"]
+        sentences.append(f"By {plural(drawn, 'audit answer')} the gap without mitigation is {within(gap)} points.")
+    return [*sentences, *_mitigated(facts)]
+
+
+def _mitigated(facts: Facts) -> list[str]:
+    """What the classifier of these answers changes, and why it is that one."""
+    if facts["strength"] is None:
+        return ["There is no mitigated model yet: too few training answers."]
+    if facts["strength"] == 0:
+        return [f"Nothing was changed. {facts['selected_because']}"]
+    said = [f"Mitigation here is the classifier of strength {facts['strength']:g}. {facts['selected_because']}"]
+    if facts["audit"] is None:
+        return said
+    gap = facts["audit"]["change"]["gap"]
+    if gap["low"] is not None and gap["high"] < 0:
+        found = "It made the gap between the groups smaller"
+    elif gap["low"] is not None and gap["low"] > 0:
+        found = "It made the gap between the groups larger"
+    else:
+        found = "Whether it changed the gap between the groups cannot be said yet"
+    return [*said, f"{found}: {within(gap, signed_points)} points on the people held out."]
 
 
 def _cards(facts: Facts) -> list[dict[str, str]]:
@@ -131,9 +152,7 @@ def _cards(facts: Facts) -> list[dict[str, str]]:
     if audit is not None:
         views = audit["predictions"]
         gaps = [views[name]["gap"] for name in ("before", "after") if name in views]
-        spans = ", then ".join(percent_span([gap["low"], gap["high"]]) for gap in gaps)
-        card = {"what": "Gap, points", "after": points(gaps[-1]["value"]), "small": f"95% intervals: {spans}."}
-        cards.append(card | ({"before": points(gaps[0]["value"])} if len(gaps) > 1 else {}))
+        cards.append(_gap_card(gaps, audit["answers"]["drawn"]))
     purposes = status["by_purpose"]
     cards.append(
         {
@@ -151,6 +170,19 @@ def _cards(facts: Facts) -> list[dict[str, str]]:
             }
         )
     return cards
+
+
+def _gap_card(gaps: Sequence[Facts], answers: int) -> dict[str, str]:
+    """The gap by audit; its interval alone where answers are too few for an estimate."""
+    spans = [percent_span([gap["low"], gap["high"]]) for gap in gaps]
+    small = f"By {plural(answers, 'audit answer')}, 95% interval{'s' if len(gaps) > 1 else ''}"
+    values = [gap["value"] for gap in gaps]
+    if None in values:
+        shown, small = spans, f"{small}; too few answers for an estimate."
+    else:
+        shown, small = [points(value) for value in values], f"{small}: {', then '.join(spans)}."
+    card = {"what": "Gap, points", "after": shown[-1], "small": small}
+    return card | ({"before": shown[0]} if len(shown) > 1 else {})
 
 
 def _cautions(facts: Facts) -> list[str]:
@@ -183,23 +215,18 @@ def _differences(facts: Facts) -> Table:
         row = [Cell(f"{RATE_WORDS[rate]}, {what}")]
         row += [_cell(view[key]) for view in audit["predictions"].values()]
         row += [_cell(audit["change"][key])] if audit["change"] else []
-        rows.append([*row, _cell(list(audit["predictions"].values())[-1]["classical"].get(key))])
-    gaps = [
-        Cell(points(view["gap"]["value"]), percent_span([view["gap"]["low"], view["gap"]["high"]]))
-        for view in audit["predictions"].values()
-    ]
+        rows.append(row)
+    gaps = [_cell(view["gap"], points) for view in audit["predictions"].values()]
     gaps += [_cell(audit["change"]["gap"])] if audit["change"] else []
-    rows.append([Cell("Gap"), *gaps, Cell(UNDEFINED)])
-    columns = ["Difference", "without", *(["with", "change"] if audit["change"] else []), "from the answers alone"]
+    rows.append([Cell("Gap"), *gaps])
+    columns = ["Difference", "without", *(["with", "change"] if audit["change"] else [])]
     return Table("Signed differences and the gap, in points, with 95% intervals", columns, rows)
 
 
-def _cell(estimate: Facts | None) -> Cell:
-    if estimate is None or estimate["value"] is None:
-        return Cell(UNDEFINED)
-    return Cell(
-        signed_points(estimate["value"]), f"{signed_points(estimate['low'])} to {signed_points(estimate['high'])}"
-    )
+def _cell(estimate: Facts, show: Callable[[Value], str] = signed_points) -> Cell:
+    if estimate["value"] is None:
+        return Cell(within(estimate, show) if estimate["low"] is not None else UNDEFINED)
+    return Cell(show(estimate["value"]), f"{show(estimate['low'])} to {show(estimate['high'])}")
 
 
 def _plan(audit: Facts) -> str:

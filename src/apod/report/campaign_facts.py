@@ -43,6 +43,7 @@ def campaign_facts(campaign: Campaign) -> dict[str, Any]:
         "status": campaign.status().to_json(),
         "settings": _settings(campaign),
         "strength": classifier.selected_strength_ if classifier is not None else None,
+        "selected_because": None if classifier is None else classifier.selected_because_,
         "no_classifier": missing,
         "warnings": warned,
         "audit": found.to_dict() if found is not None else None,

@@ -41,17 +41,22 @@ def tick_percent(value: float) -> str:
 
 
 def rate_chart(result: Result, rate: str, title: str) -> Markup | None:
-    """One rate per group, without and with mitigation, with intervals; None where nobody has one."""
+    """One rate per group, without and with mitigation, with intervals; None where nobody has one.
+
+    Where answers are too few for an estimate its interval stands alone; where nothing is mitigated, one row per group.
+    """
     pairs = [(WITHOUT, "before", result["vanilla"]), (WITH, "after", result["selected"])]
+    pairs = [pair for pair in pairs if pair[2] is not None]
     rows = [
         (name, what, class_, metrics["groups"][name][rate], _group_span(metrics, name, rate))
         for name in result["group_names"]
         for what, class_, metrics in pairs
     ]
-    values = [v for row in rows if defined(row[3]) for v in (row[3], *(row[4] or ()))]
+    values = [v for row in rows for v in (row[3], *(row[4] or ())) if v is not None and defined(v)]
     if not values:
         return None
-    height = 34 + len(result["group_names"]) * 64 + 22
+    each, step = len(pairs), 26 + 19 * len(pairs)
+    height = 34 + len(result["group_names"]) * step + 22
     low, high = padded(values, floor=0.0, least=0.02)
     x = Scale((low, min(high, 1.0)), (66, WIDTH - 56))
     parts: list[str] = [words(2, 14, title, class_="title")]
@@ -61,11 +66,11 @@ def rate_chart(result: Result, rate: str, title: str) -> Markup | None:
             words(x(value), height - 6, tick_percent(value), "middle", "tick"),
         ]
     for place, row in enumerate(rows):
-        y = 52 + (place // 2) * 64 + (place % 2) * 19
-        if place % 2 == 0:
+        y = 52 + (place // each) * step + (place % each) * 19
+        if place % each == 0:
             parts.append(tag("text", shorten(row[0], 50), tip(row[0]), x=2, y=y - 13, class_="name"))
         parts.append(_rate_row(x, y, *row))
-    said = "; ".join(f"{name} {what} {percent(value)}" for name, what, _, value, _ in rows)
+    said = "; ".join(f"{name} {what} {_rate_text(value, ends)}" for name, what, _, value, ends in rows)
     return drawing(height, f"{title} {said}.", *parts)
 
 
@@ -73,14 +78,17 @@ def _rate_row(
     x: Scale, y: float, name: str, what: str, class_: str, value: float | None, ends: tuple[float, float] | None
 ) -> Markup:
     parts = [words(2, y + 4, what.split()[0], class_="tick")]
-    if value is None:
-        return Markup("").join([*parts, words(WIDTH - 2, y + 4, "nobody", "end", "tick")])
-    said = f"{name}, {what}: {percent(value)}"
     if ends is not None:
         parts.append(line(x(ends[0]), y, x(ends[1]), y, f"whisker {class_}"))
-        said += f", interval {percent_span(ends)}"
+    if value is None:
+        return Markup("").join([*parts, words(WIDTH - 2, y + 4, "" if ends else "nobody", "end", "tick")])
+    said = f"{name}, {what}: {percent(value)}" + ("" if ends is None else f", interval {percent_span(ends)}")
     dot = tag("path", tip(said), d=marker("circle", x(value), y, 5), class_=f"mark {class_}")
     return Markup("").join([*parts, dot, words(WIDTH - 2, y + 4, percent(value), "end", "value")])
+
+
+def _rate_text(value: float | None, ends: tuple[float, float] | None) -> str:
+    return percent(value) if value is not None or ends is None else f"{percent_span(ends)} percent"
 
 
 def _group_span(metrics: Result, name: str, rate: str) -> tuple[float, float] | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 UNDEFINED = "–"
 
@@ -68,6 +69,14 @@ def percent_span(pair: Sequence[Value] | None) -> str:
     """An interval of rates: 83.8 to 85.0."""
     ends = span(pair)
     return "" if ends is None else f"{points(ends[0])} to {points(ends[1])}"
+
+
+def within(estimate: Mapping[str, Any] | None, show: Callable[[Value], str] = points) -> str:
+    """An estimate with its interval, 13.3 (6.8 to 14.4); the interval alone where answers are too few for one."""
+    if estimate is None or not (defined(estimate["low"]) and defined(estimate["high"])):
+        return "not known"
+    ends = f"{show(estimate['low'])} to {show(estimate['high'])}"
+    return f"{show(estimate['value'])} ({ends})" if defined(estimate["value"]) else ends
 
 
 def seconds(value: Value) -> str:

@@ -59,25 +59,27 @@ def notion_of(result: Result) -> Notion:
 
 
 def groups_table(result: Result) -> Table:
-    """Every group's rates without and with mitigation."""
+    """Every group's rates without and with mitigation; without alone where nothing is mitigated."""
     vanilla, selected = result["vanilla"], result["selected"]
     rows = []
     for name in result["group_names"]:
-        before, after = vanilla["groups"][name], selected["groups"][name]
+        before = vanilla["groups"][name]
         row = _cells(name, count(before["n"]))
         for rate in RATES:
-            row += [_rate(vanilla, name, rate), _rate(selected, name, rate)]
-            row += _cells(_difference(before[rate], after[rate]))
+            row.append(_rate(vanilla, name, rate))
+            if selected is not None:
+                row += [_rate(selected, name, rate), Cell(_difference(before[rate], selected["groups"][name][rate]))]
         rows.append(row)
     columns = ["Group", "People"]
     for rate in RATE_WORDS.values():
-        columns += [f"{rate} without", "with", "change"]
+        columns += [rate] if selected is None else [f"{rate} without", "with", "change"]
     return Table("Rates per recorded group on the test part, in percent; changes in points", columns, rows)
 
 
 def _rate(metrics: Result, name: str, rate: str) -> Cell:
     interval = metrics["intervals"].get("groups", {}).get(name, {}).get(rate)
-    return Cell(percent(metrics["groups"][name][rate]), percent_span(interval))
+    value, ends = metrics["groups"][name][rate], percent_span(interval)
+    return Cell(ends) if value is None and ends else Cell(percent(value), ends)
 
 
 def _difference(before: float | None, after: float | None) -> str:

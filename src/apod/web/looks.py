@@ -19,12 +19,12 @@ _LONGEST_REST = 2.0  # seconds
 
 @dataclass(frozen=True)
 class _Look:
-    """One look: when it was over, how long it took, up to which event and which measurement it saw."""
+    """One look: when it was over, how long it took, up to which event, measurement and built classifier it saw."""
 
     at: float = float("-inf")
     took: float = 0.0
     seq: int = -1
-    news: RefitNews | None = None
+    news: tuple[RefitNews, int] | None = None
     body: bytes = b""
 
 
@@ -56,6 +56,6 @@ class Looks:
         look = self._kept[name] = _Look(over, over - begun, *now, body)
         return look
 
-    def _now(self) -> tuple[int, RefitNews]:
-        """The latest event, and what was measured last."""
-        return self._campaign.head(), self._campaign.refit_news()
+    def _now(self) -> tuple[int, tuple[RefitNews, int]]:
+        """The latest event; what was measured last, and when a classifier was built last."""
+        return self._campaign.head(), (self._campaign.refit_news(), self._campaign.noted_at())

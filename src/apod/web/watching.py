@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from starlette.background import BackgroundTask
 
 from apod.campaign.achieved import Achieved
+from apod.campaign.auditing import NEEDED
 from apod.campaign.watching import Dashboard
 from apod.web.annotating import Empty
 from apod.web.building import FILES, Built, What
@@ -24,8 +25,7 @@ _BOUND = ("bound", "observed", "sampling_term", "covering_term", "epsilon")
 _COUNTS = (
     "name", "budget", "answered", "pending", "remaining", "questions", "cannot_tell", "declined", "skipped", "late",
     "uncounted", "erased", "erasures_due", "gold_answered", "agreement", "behind", "refitting", "refit_failures",
-    "measuring_failure",
-    "reminders",
+    "measuring_failure", "reminders", "by_purpose", "model_answers",
 )  # fmt: skip
 _EXPORTS = {
     "csv": (".csv", "text/csv; charset=utf-8"),
@@ -117,10 +117,13 @@ def dashboard_body(found: Dashboard) -> dict[str, Any]:
             "labels": found.labels,
             "rows": found.rows,
             "state": found.phase,
+            "audit_planned": found.audit_planned,
+            "audit_needed": NEEDED,
         },
         "pace": {"per_hour": found.per_hour, "seconds_left": found.seconds_left},
         "strengths": [point["strength"] for point in history[-1]["curve"]] if history else [],
         "chosen": found.strength,
+        "operating": found.operating,
         "history": history,
         "subgroups": found.subgroups,
         "asked": found.asked,
@@ -131,12 +134,13 @@ def dashboard_body(found: Dashboard) -> dict[str, Any]:
 def _outcome(item: Achieved, full: bool) -> dict[str, Any]:
     outcome = dict(item.outcome)
     if not full:
-        outcome.pop("rates", None)
         outcome.pop("note", None)
         outcome.pop("outlook", None)
         outcome.pop("outlook_withheld", None)
         if outcome.get("audit") is not None:
-            outcome["audit"] = {name: value for name, value in outcome["audit"].items() if name != "notes"}
+            audit = outcome["audit"]
+            gap = {name: value for name, value in audit["before"].items() if name != "groups"}
+            outcome["audit"] = {"answers": audit["answers"], "before": gap}
         if outcome.get("bound") is not None:
             outcome["bound"] = {name: outcome["bound"][name] for name in _BOUND}
     return {"answers": item.answers, "at": item.at, **outcome}

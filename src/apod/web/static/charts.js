@@ -3,8 +3,6 @@ import { byId, el, fill, show, write } from "./dom.js";
 import { colours, dash, draw, escaped, faint, SYMBOLS } from "./plots.js";
 import { decimal, percent, words } from "./words.js";
 
-const ENOUGH = 20; // audit answers
-
 const points = (value) => (value === null || value === undefined ? null : 100 * value);
 
 const MARKS = {
@@ -29,101 +27,93 @@ function legend(id, entries) {
   }));
 }
 
-/** The gap on held-out people by audit answers, with intervals: of the head that asks, and without mitigation.
- * Fewer audit answers than this have intervals wider than any picture: those are told in words only. */
+/** The gap of the base model on people held out, by audit answers, with intervals; where they say anything. */
 function audits(history, colour) {
-  const known = history.filter(({ audit }) => audit?.after && audit?.before && audit.answers >= ENOUGH);
-  return known.length ? [["before", "audit_before", colour.grey], ["after", "audit_after", colour.green]].map(([field, name, tone]) => {
-    const of = ({ audit }) => audit[field];
-    const y = known.map((outcome) => points(of(outcome).value));
-    const reach = (bound) => known.map((outcome) => Math.abs(points(of(outcome)[bound] ?? of(outcome).value) - points(of(outcome).value)));
-    return {
-      type: "scatter", mode: "markers", x: known.map(({ answers }) => answers), y, marker: { size: 8, symbol: "diamond", color: tone }, hoverinfo: "text",
-      error_y: { type: "data", symmetric: false, array: reach("high"), arrayminus: reach("low"), color: faint(tone, 0.5), thickness: 1.25, width: 0 },
-      text: known.map((outcome, place) => escaped(words("audit_hover", { n: outcome.answers, audits: outcome.audit.answers, name: words(name), value: decimal(y[place], 1) }))),
-    };
-  }) : [];
+  const known = history.filter(({ audit }) => audit?.before.says);
+  if (!known.length) return [];
+  const middle = ({ low, high, value }) => points(value ?? (low + high) / 2);
+  const y = known.map(({ audit }) => middle(audit.before));
+  const reach = (bound) => known.map(({ audit }, place) => Math.abs(points(audit.before[bound]) - y[place]));
+  return [{
+    type: "scatter", mode: "markers", x: known.map(({ answers }) => answers), y, hoverinfo: "text",
+    marker: { size: 8, symbol: "diamond", color: colour.green, opacity: known.map(({ audit }) => (audit.before.value === null ? 0 : 1)) },
+    error_y: { type: "data", symmetric: false, array: reach("high"), arrayminus: reach("low"), color: faint(colour.green, 0.5), thickness: 1.25, width: 0 },
+    text: known.map(({ answers, audit }) => escaped(words("audit_hover", { n: answers, audits: audit.answers, name: words("audit_before"), value: gapText(audit.before) }))),
+  }];
 }
 
-/** A gap with its interval. */
+/** A gap with its interval; few answers give no estimate. */
 export function gapText({ value, low, high }) {
-  return words("audit_gap", { value: decimal(points(value), 1), low: decimal(points(low), 1), high: decimal(points(high), 1) });
+  const ends = { low: decimal(points(low), 1), high: decimal(points(high), 1) };
+  return value === null ? words("audit_span", ends) : words("audit_gap", { value: decimal(points(value), 1), ...ends });
 }
 
-/** What the audit says now, in words; nothing without one. */
-export function drawAudit(audit) {
-  const told = audit?.after && audit?.before;
-  show(byId("audit"), Boolean(told));
-  if (!told) return;
-  write(byId("audit-text"), words("audit_text", { n: audit.answers, before: gapText(audit.before), after: gapText(audit.after) }));
-  write(byId("audit-notes"), (audit.notes ?? []).join(" "));
-}
-
-/** Gap and accuracy of the shown strength after every model, with the unmitigated head beside it. */
+/** Guessed gap and accuracy after every model: without mitigation, and at the operating point where there is one. */
 export function drawRounds({ history }, strength) {
   const colour = colours();
   const x = history.map(({ answers }) => answers);
   const of = (wanted, field) => history.map(({ curve }) => points(curve.find((point) => point.strength === wanted)?.[field]));
   const shared = { type: "scatter", x, hoverinfo: "text" };
   const tell = (values, name, unit) => values.map((value, place) => escaped(words("round_hover", { n: x[place], name, value: `${decimal(value, 1)}${unit}` })));
-  const series = (field, unit, [low, high]) => {
+  const series = (field, unit) => {
     const none = of(0, field);
+    const found = [{ ...shared, y: none, mode: "lines", line: { color: colour.grey, width: 2, dash: "dash" }, text: tell(none, words("no_mitigation"), unit) }];
+    if (!strength) return found;
     const with_ = of(strength, field);
-    const band = { ...shared, mode: "lines", line: { width: 0 }, hoverinfo: "skip" };
-    return [
-      { ...band, y: of(strength, low) },
-      { ...band, y: of(strength, high), fill: "tonexty", fillcolor: faint(colour.blue) },
-      { ...shared, y: none, mode: "lines", line: { color: colour.grey, width: 2, dash: "dash" }, text: tell(none, words("no_mitigation"), unit) },
-      { ...shared, y: with_, mode: "lines+markers", line: { color: colour.blue, width: 2.25 }, marker: { size: 5 }, text: tell(with_, words("with_mitigation"), unit) },
-    ];
+    return [...found, { ...shared, y: with_, mode: "lines+markers", line: { color: colour.blue, width: 2.25 }, marker: { size: 5 }, text: tell(with_, words("with_mitigation"), unit) }];
   };
   const across = { title: words("answers_axis"), tickformat: "d" };
   for (const id of ["gap", "accuracy"]) byId(`${id}-rounds`).setAttribute("aria-label", words(`${id}_rounds_spoken`, { first: x[0], last: x.at(-1) }));
-  const gaps = series("gap", "", ["gap_low", "gap_high"]);
   const audited = audits(history, colour);
-  const high = Math.max(1, ...[...gaps.slice(1), ...audited].flatMap(({ y }) => y).filter((value) => value !== null && value !== undefined));
-  draw(byId("gap-rounds"), [...gaps, ...audited], { x: across, y: { title: words("gap_axis"), range: [-0.04 * high, 1.08 * high] } });
-  draw(byId("accuracy-rounds"), series("accuracy", "%", ["low", "high"]), { x: across, y: { title: words("accuracy_axis"), ticksuffix: "%" } });
+  const gaps = series("gap", "");
+  const tops = audited.flatMap(({ y, error_y: { array } }) => y.map((value, place) => value + array[place]));
+  const high = Math.max(1, ...tops, ...gaps.flatMap(({ y }) => y).filter((value) => value !== null));
+  draw(byId("gap-rounds"), [...gaps, ...audited], { x: across, y: { title: words(audited.length ? "measured_gap_axis" : "gap_axis"), range: [-0.04 * high, 1.08 * high] } });
+  draw(byId("accuracy-rounds"), series("accuracy", "%"), { x: across, y: { title: words("accuracy_axis"), ticksuffix: "%" } });
   legend("rounds-legend", [
-    { colour: colour.blue, line: "solid", name: words("with_strength", { strength: decimal(strength, 2) }) },
     { colour: colour.grey, line: "dash", name: words("no_mitigation") },
-    ...(audited.length ? [{ colour: colour.green, mark: "diamond", name: words("audit_after") }, { colour: colour.grey, mark: "diamond", name: words("audit_before") }] : []),
+    ...(strength ? [{ colour: colour.blue, line: "solid", name: words("with_strength", { strength: decimal(strength, 2) }) }] : []),
+    ...(audited.length ? [{ colour: colour.green, mark: "diamond", name: words("audit_before") }] : []),
   ]);
 }
 
-/** Per group: rates without mitigation (hollow) and at the shown strength (filled). */
-export function drawRates(outcome, strength, labels) {
-  const place = outcome.curve.findIndex((point) => point.strength === strength);
-  const groups = outcome.rates;
+/** A rate in percent: its estimate, where there is one, and its interval. */
+function rateText({ value, low, high }) {
+  const between = low === null ? words("unknown_number") : words("interval", { low: decimal(points(low), 1), high: decimal(points(high), 1) });
+  return value === null ? between : `${decimal(points(value), 1)} (${between})`;
+}
+
+/** Per group, what the audit answers say: rates without mitigation (hollow) and at the operating point (filled). */
+export function drawRates(audit, labels) {
+  show(byId("rates-known"), audit !== null);
+  write(byId("rates-text"), audit === null ? words("rates_none") : words("rates_text", { n: audit.answers }));
+  if (audit === null) return;
+  const views = [["before", "no_mitigation"], ["after", "with_mitigation"]].filter(([name]) => audit[name]);
+  const names = Object.keys(audit.before.groups);
+  const colour = colours();
   for (const field of ["tpr", "fpr"]) {
-    const colour = colours();
-    const names = groups.map(({ group }) => escaped(group));
-    const before = groups.map((entry) => points(entry.before[field]));
-    const after = groups.map((entry) => points(entry.after[place]?.[field]));
-    const far = Math.max(1, ...before, ...after);
-    const arms = { type: "scatter", mode: "lines", x: [], y: [], line: { color: colour.rule, width: 4 }, hoverinfo: "skip" };
-    groups.forEach((_, row) => {
-      arms.x.push(before[row], after[row], null);
-      arms.y.push(names[row], names[row], null);
+    const traces = views.map(([view, name], place) => {
+      const found = names.map((group) => audit[view].groups[group][field]);
+      const x = found.map(({ value, low, high }) => points(value ?? (low === null ? null : (low + high) / 2)));
+      const tone = place ? colour.blue : colour.grey;
+      const reach = (end) => found.map((rate, row) => (rate[end] === null ? 0 : Math.abs(points(rate[end]) - x[row])));
+      return {
+        type: "scatter", mode: "markers", x, y: names.map((_, row) => row + (views.length > 1 ? 0.3 * place - 0.15 : 0)), hoverinfo: "text", cliponaxis: false,
+        marker: { size: 12, color: place ? tone : colour.paper, line: { color: tone, width: 2.5 }, opacity: found.map(({ value }) => (value === null ? 0 : 1)) },
+        error_x: { type: "data", symmetric: false, array: reach("high"), arrayminus: reach("low"), color: tone, thickness: 2.5, width: 0 },
+        text: found.map((rate, row) => escaped(words("rate_hover", { group: names[row], name: words(name), value: rateText(rate) }))),
+      };
     });
-    const dots = (x, trace, name) => ({ type: "scatter", mode: "markers", y: names, x, hoverinfo: "text", cliponaxis: false, text: x.map((value, row) => escaped(words("rate_hover", { group: groups[row].group, name, value: decimal(value, 1) }))), ...trace });
-    const traces = [
-      arms,
-      dots(before, { marker: { size: 13, color: colour.paper, line: { color: colour.grey, width: 2.5 } } }, words("no_mitigation")),
-      dots(after, { marker: { size: 13, color: colour.blue } }, words("with_mitigation")),
-    ];
     byId(field).setAttribute("aria-label", words("rates_spoken", { rate: words(field) }));
     draw(byId(field), traces, {
-      height: 96 + 44 * groups.length, x: { title: words(`${field}_axis`, { positive: labels[1], negative: labels[0] }), ticksuffix: "%", range: [-0.03 * far, 1.06 * far] },
-      y: { range: [groups.length - 0.4, -0.6], type: "category", ticks: "", tickfont: { size: 14 } }, move: true,
+      height: 96 + 44 * names.length, x: { title: words(`${field}_axis`, { positive: labels[1], negative: labels[0] }), ticksuffix: "%", range: [-3, 103] },
+      y: { range: [names.length - 0.4, -0.6], tickvals: names.map((_, row) => row), ticktext: names.map(escaped), ticks: "", tickfont: { size: 14 } }, move: true,
     });
   }
-  const cell = (value, digits = 1) => el("td", { text: percent(value, digits) });
-  fill(byId("rates"), groups.map(({ group, size, answers, before, after }) => {
-    const now = after[place] ?? {};
-    return el("tr", {}, el("th", { scope: "row", text: group }), el("td", { text: decimal(size, 0) }), el("td", { text: decimal(answers, 0) }),
-      ["tpr", "fpr", "selection_rate", "accuracy"].flatMap((field) => [cell(before[field]), cell(now[field])]));
-  }));
+  fill(byId("rates"), names.map((group) => el("tr", {}, el("th", { scope: "row", text: group }),
+    el("td", { text: words("counts_of_labels", audit.told?.[group] ?? { negative: words("unknown_number"), positive: words("unknown_number") }) }),
+    ["tpr", "fpr", "selection_rate"].flatMap((field) => ["before", "after"].map((view) => el("td", { text: audit[view] ? rateText(audit[view].groups[group][field]) : words("unknown_number") }))))));
+  write(byId("audit-notes"), (audit.notes ?? []).join(" "));
 }
 
 /** How many of each subgroup were answered, after every answer. */
@@ -137,7 +127,7 @@ export function drawSubgroups({ subgroups }, groups, labels) {
     type: "scatter", mode: "lines", x: subgroups.answers, y: counts, line, hoverinfo: "text", cliponaxis: false,
     text: counts.map((count, place) => escaped(words("subgroup_hover", { n: subgroups.answers[place], name, count }))),
   }));
-  draw(byId("subgroups"), traces, { x: { title: words("answers_axis"), tickformat: "d" }, y: { title: words("answered_axis"), rangemode: "tozero", tickformat: "d" } });
+  draw(byId("subgroups"), traces, { x: { title: words("all_answers_axis"), tickformat: "d" }, y: { title: words("answered_axis"), rangemode: "tozero", tickformat: "d" } });
   legend("subgroups-legend", entries.map(({ name, line }) => ({ name, colour: line.color, line: line.dash })));
 }
 

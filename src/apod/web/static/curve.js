@@ -17,9 +17,7 @@ function ranges(history) {
     return [low - room, high + room];
   };
   if (!all.length) return { x: [0, 10], y: [50, 100] };
-  const last = history.at(-1).curve;
-  const gaps = [...all.map(({ gap }) => 100 * gap), ...last.flatMap(({ gap_low: low, gap_high: high }) => [100 * (low ?? 0), 100 * (high ?? 0)])];
-  const x = span(gaps);
+  const x = span(all.map(({ gap }) => 100 * gap));
   return { x: [Math.min(0, Math.max(x[0], -1)), x[1]], y: span(all.map(({ accuracy }) => 100 * accuracy)) };
 }
 
@@ -29,10 +27,9 @@ function hover({ strength, accuracy, gap }) {
 }
 
 export class Curve {
-  /** `choose(strength)` is called when a point is picked; `moved(place)` when the slider is. */
-  constructor(choose, moved) {
+  /** `choose(strength)` is called when a point is picked. */
+  constructor(choose) {
     this.choose = choose;
-    this.moved = moved;
     this.data = null;
     this.place = 0;
     this.live = true; // follow the newest model until somebody moves the slider
@@ -58,7 +55,6 @@ export class Curve {
     this.place = place;
     this.live = place === this.data.history.length - 1;
     this.draw();
-    this.moved(place);
   }
 
   play() {
@@ -95,22 +91,12 @@ export class Curve {
     const line = (curve, trace) => ({
       type: "scatter", x: curve.map(({ gap }) => points(gap)), y: curve.map(({ accuracy }) => points(accuracy)), ...trace,
     });
-    const bars = (low, high, value, shade) => ({
-      type: "data", symmetric: false, array: [high === null ? 0 : points(high - value)], arrayminus: [low === null ? 0 : points(value - low)],
-      color: shade, thickness: 1.5, width: 0,
-    });
-    const cross = (point, shade) => ({
-      error_x: bars(point.gap_low, point.gap_high, point.gap, shade), error_y: bars(point.low, point.high, point.accuracy, shade),
-    });
-    const none = outcome.curve.find(({ strength }) => strength === 0);
     const picked = at(outcome);
     const trail = history.slice(0, this.place + 1).map(at).filter(Boolean);
     const told = outcome.curve.map(hover);
     const traces = [
       line(history[0].curve, { mode: "lines", line: { color: colour.grey, width: 1.5, dash: "dot" }, hoverinfo: "skip", opacity: this.place ? 0.7 : 0 }),
       line(trail, { mode: "lines", line: { color: colour.orange, width: 1.75 }, hoverinfo: "skip", opacity: 0.55 }),
-      line(none ? [none] : [], { mode: "markers", marker: { size: 1, color: colour.grey }, hoverinfo: "skip", ...(none ? cross(none, colour.grey) : {}) }),
-      line(picked ? [picked] : [], { mode: "markers", marker: { size: 1, color: colour.blue }, hoverinfo: "skip", ...(picked ? cross(picked, colour.blue) : {}) }),
       line(outcome.curve, {
         mode: "lines+markers", line: { color: colour.blue, width: 1.25 }, text: told, hoverinfo: "text", customdata: outcome.curve.map(({ strength }) => strength),
         marker: {
@@ -136,18 +122,17 @@ export class Curve {
 
   #table(outcome) {
     const rows = outcome.curve.map((point) => {
-      const { strength, accuracy, gap, gap_low: low, gap_high: high } = point;
+      const { strength, accuracy, gap } = point;
       const here = strength === this.strength;
       const radio = el("input", {
         type: "radio", name: "strength", checked: here, value: String(strength), on: { change: () => this.choose(strength) },
         "aria-label": strength === 0 ? words("no_mitigation") : words("strength_is", { strength: decimal(strength, 2) }),
       });
-      const between = low === null ? "" : words("interval", { low: decimal(100 * low, 1), high: decimal(100 * high, 1) });
       return el("tr", { class: here ? "marked" : null },
         el("td", { class: "pick" }, radio),
         el("th", { scope: "row", text: strength === 0 ? words("zero_strength") : decimal(strength, 2) }),
         el("td", { text: percent(accuracy) }),
-        el("td", {}, decimal(points(gap), 1), el("span", { class: "below", text: between })));
+        el("td", { text: decimal(points(gap), 1) }));
     });
     const focused = document.activeElement?.name === "strength" ? document.activeElement.value : null;
     fill(byId("strengths"), rows);

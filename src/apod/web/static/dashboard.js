@@ -1,6 +1,6 @@
 // The owner's page: how accuracy and fairness move with every answer, and what to do about it.
-import { get, put, remove } from "./api.js";
-import { drawAudit, drawBound, drawMap, drawRates, drawRounds, drawSubgroups, gapText } from "./charts.js";
+import { get, post, put, remove } from "./api.js";
+import { drawBound, drawMap, drawRates, drawRounds, drawSubgroups, gapText } from "./charts.js";
 import { Curve } from "./curve.js";
 import { byId, el, fill, show, write } from "./dom.js";
 import { Downloads } from "./downloads.js";
@@ -19,10 +19,11 @@ class Dashboard {
     this.timer = null;
     this.staleSince = null; // when the server began to fail to read the campaign
     this.toasting = null;
-    this.curve = new Curve((strength) => this.choose(strength), () => this.drawRatesNow());
+    this.curve = new Curve((strength) => this.choose(strength));
     this.access = new Access((text) => this.toast(text));
     this.downloads = new Downloads((text) => this.toast(text));
     byId("automatic").addEventListener("click", () => this.choose(null));
+    byId("choose-now").addEventListener("click", () => this.build());
     byId("pause").addEventListener("click", () => this.pause());
     byId("sign-out").addEventListener("click", () => this.signOut());
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
@@ -38,7 +39,7 @@ class Dashboard {
       progress: (news) => this.progressed(news),
       refit: () => this.soon(),
       access: () => this.quietly(this.access.load()),
-      download: () => this.quietly(this.downloads.load()),
+      download: () => this.soon(),
       bye: () => this.soon(),
       stale: ({ since }) => this.stale(since),
     }, (yes) => this.connected(yes));
@@ -98,12 +99,14 @@ class Dashboard {
     }
   }
 
-  /** The strength the page shows: the owner's choice, or the one that asks. */
+  /** The operating point of these answers; null until the owner or the classifier chose one. */
   get strength() {
-    const { chosen, history, strengths } = this.data;
-    if (chosen !== null) return chosen;
-    const asking = history.findLast(({ bound }) => bound?.strength !== undefined)?.bound.strength;
-    return asking ?? strengths.at(-1);
+    return this.data.operating?.strength ?? null;
+  }
+
+  /** What audit answers say: of the classifier built from these answers, or else of the base model. */
+  get audit() {
+    return this.data.operating?.audit ?? this.data.history.at(-1)?.audit ?? null;
   }
 
   draw() {
@@ -114,21 +117,16 @@ class Dashboard {
     if (history.length) {
       this.curve.update(data, this.strength);
       drawRounds(data, this.strength);
-      drawAudit(history.at(-1).audit);
-      this.drawRatesNow();
+      drawRates(this.audit, campaign.labels);
     }
-    write(byId("chosen"), words(data.chosen === null ? "not_chosen" : "chosen", { strength: decimal(this.strength, 2) }));
+    write(byId("chosen"), pointText(data.operating));
     show(byId("automatic"), data.chosen !== null);
+    show(byId("choose-now"), data.operating === null);
     this.drawAsked(data);
     drawBound(data);
     const bound = history.at(-1)?.bound;
     if (bound) write(byId("bound-now"), words("bound_now", { bound: decimal(bound.bound, 3), observed: decimal(bound.observed, 3) }));
     drawAnnotators(data);
-  }
-
-  drawRatesNow() {
-    const last = this.data.history.at(-1);
-    if (last?.rates) drawRates(last, this.strength, this.data.campaign.labels);
   }
 
   drawHead(campaign, history) {
@@ -144,8 +142,8 @@ class Dashboard {
     const none = last?.curve.find(({ strength }) => strength === 0);
     const now = last?.curve.find(({ strength }) => strength === this.strength);
     write(byId("heading"), campaign.name);
-    write(byId("lead"), lead(campaign, last, none, now, this.strength));
-    fill(byId("cards"), cards(campaign, this.data.pace, none, now));
+    write(byId("lead"), last ? lead(campaign, this.audit, this.data.operating) : words("lead_none"));
+    fill(byId("cards"), cards(campaign, this.data.pace, this.audit, none, now));
     fill(byId("cautions"), cautions(campaign, last, this.strength).map(([title, text]) => el("div", { class: "caution", role: "note" }, el("p", {}, el("b", { text: title }), " ", text))));
     write(byId("freshness"), freshness(campaign, last));
   }
@@ -153,6 +151,10 @@ class Dashboard {
   drawAsked({ asked, subgroups, campaign }) {
     show(byId("asked-section"), asked.length > 0);
     if (!asked.length) return;
+    const rules = [...new Set(asked.map(({ rule }) => ruleText(rule)))].toReversed();
+    write(byId("asked-text"), words("asked_text", { rules: rules.join("; ") }));
+    const distances = asked.some(({ distance }) => distance !== null); // not every rule looks at them
+    show(byId("distance-column"), distances);
     drawSubgroups(this.data, campaign.groups, campaign.labels);
     show(byId("map"), this.map !== null);
     if (this.map) {
@@ -166,7 +168,7 @@ class Dashboard {
       el("td", { class: "word", text: one.row_id }),
       el("td", { class: "word", text: ruleText(one.rule) }),
       el("td", { class: "word", text: one.group === null ? one.label ?? words("unknown_number") : words("subgroup", { group: one.group, label: one.label }) }),
-      el("td", { text: decimal(one.distance) }),
+      distances && el("td", { text: decimal(one.distance) }),
       el("td", { class: "word", text: words(one.answered ? "yes" : "no") }),
       el("td", { text: ago((Date.now() - Date.parse(one.at)) / 1000) }))));
   }
@@ -174,9 +176,17 @@ class Dashboard {
   async choose(strength) {
     try {
       const { chosen } = await put("/operating-point", { strength });
-      this.data.chosen = chosen;
-      this.draw();
+      await this.load();
       this.toast(chosen === null ? words("unchosen_toast") : words("chosen_toast", { strength: decimal(chosen, 2) }));
+    } catch (error) {
+      this.toast(error.message || words("server_away"));
+    }
+  }
+
+  async build() {
+    try {
+      await post("/downloads/classifier", {});
+      this.soon();
     } catch (error) {
       this.toast(error.message || words("server_away"));
     }
@@ -206,22 +216,33 @@ class Dashboard {
   }
 }
 
-const RULES = new Set(["apod", "random", "gold", "import"]);
+const RULES = new Set(["gold", "import"]);
 
 function ruleText(rule) {
   if (rule === null) return words("unknown_number");
   return RULES.has(rule) ? words(`rule_${rule}`) : rule;
 }
 
-function lead({ answered: answers, budget }, last, none, now, strength) {
-  if (!last) return words("lead_none");
-  if (!now || now.gap === null || none.gap === null) return words("lead_undefined", { answers, budget });
-  const proxy = words("lead", {
-    answers, budget, strength: decimal(strength, 2), before: decimal(100 * none.gap, 1), after: decimal(100 * now.gap, 1), was: percent(none.accuracy), now: percent(now.accuracy),
-  });
-  const { audit } = last;
-  if (!audit?.before || !audit?.after) return proxy;
-  return `${proxy} ${words("lead_audit", { n: audit.answers, before: gapText(audit.before), after: gapText(audit.after) })}`;
+function pointText(operating) {
+  if (operating === null) return words("point_none");
+  const { strength, because, by } = operating;
+  const values = { strength: decimal(strength, 2), because };
+  if (by === "owner") return words(strength === 0 ? "point_owner_zero" : "point_owner", values);
+  return words(strength === 0 ? "point_kept" : "point_taken", values);
+}
+
+function lead(campaign, audit, operating) {
+  const { answered: answers, budget, by_purpose: purposes, audit_planned: planned, audit_needed: needed } = campaign;
+  const asked = purposes.audit ?? 0;
+  const counts = words("lead_counts", { answers, budget, training: purposes.training ?? 0, audit: asked });
+  const values = { audit: asked, planned, needed };
+  let gap;
+  if (audit?.before.says) {
+    const before = gapText(audit.before);
+    const both = audit.after?.says;
+    gap = both ? words("lead_gap_both", { n: audit.answers, before, after: gapText(audit.after) }) : words("lead_gap_base", { n: audit.answers, before });
+  } else gap = words(planned === 0 ? "lead_gap_none" : planned < needed ? "lead_gap_few" : "lead_gap_yet", values);
+  return `${counts} ${gap} ${pointText(operating)}`;
 }
 
 function card(what, big, small, extra = null) {
@@ -233,18 +254,25 @@ function change(before, after, text) {
   return [el("span", { class: "was", text: text(before) }), " → ", text(after)];
 }
 
-function cards(campaign, pace, none, now) {
+function cards(campaign, pace, audit, none, now) {
   const meter = el("progress", { max: campaign.budget, value: campaign.answered, "aria-label": words("progress") });
-  const between = (low, high, text) => (low === undefined || low === null ? "" : words("interval_95", { low: text(low), high: text(high) }));
-  const gap = (value) => decimal(value === null ? null : 100 * value, 1);
   const over = campaign.state === "done" || campaign.state === "finished";
   const left = over ? words("left_done") : pace.seconds_left === null ? words("unknown_number") : span(pace.seconds_left);
+  const accuracy = now && now !== none ? change(none?.accuracy, now.accuracy, percent) : [percent(none?.accuracy)];
   return [
     card(words("card_answers"), words("of", { n: campaign.answered, total: campaign.budget }), words("card_answers_small", campaign), meter),
-    card(words("card_gap"), change(none?.gap, now?.gap, gap), between(now?.gap_low, now?.gap_high, gap)),
-    card(words("card_accuracy"), change(none?.accuracy, now?.accuracy, percent), between(now?.low, now?.high, percent)),
+    gapCard(campaign, audit),
+    card(words("card_accuracy"), accuracy, words("card_accuracy_small")),
     card(words("card_left"), left, over ? "" : pace.per_hour === null ? words("card_left_none") : words("card_left_small", { pace: decimal(pace.per_hour, 0) })),
   ];
+}
+
+function gapCard({ by_purpose: purposes, audit_needed: needed }, audit) {
+  const known = [audit?.before, audit?.after].filter((gap) => gap?.says);
+  if (!known.length) return card(words("card_gap"), words("card_gap_unknown"), words("card_gap_small", { audit: purposes.audit ?? 0, needed }));
+  const short = ({ low, high }) => words("interval", { low: decimal(100 * low, 1), high: decimal(100 * high, 1) });
+  const big = known.length > 1 ? change(...known, short) : [short(known[0])];
+  return card(words("card_gap"), big, words("card_gap_audited", { n: audit.answers }));
 }
 
 function cautions({ state, labels, reminders, refit_failures: failures, measuring_failure: unmeasured }, last, strength) {
@@ -252,20 +280,17 @@ function cautions({ state, labels, reminders, refit_failures: failures, measurin
   if (state === "paused") found.unshift([words("paused_now"), ""]);
   if (failures) found.push([words("refit_failed", { n: failures }), shownSince(last)]);
   if (unmeasured !== null) found.push([words("measuring_failed", { type: unmeasured }), shownSince(last)]);
-  const place = last?.curve.findIndex((point) => point.strength === strength) ?? -1;
-  if (place >= 0 && last.rates) {
-    const whole = last.rates.reduce((sum, { size }) => sum + size, 0);
-    const share = (of) => last.rates.reduce((sum, entry) => sum + entry.size * (of(entry)?.selection_rate ?? 0), 0) / whole;
-    const before = share((entry) => entry.before);
-    const after = share((entry) => entry.after[place]);
-    if (after < 0.2 * before) found.push([words("caution_nobody_title", { positive: labels[1] }), words("caution_nobody", { before: percent(before), after: percent(after) })]);
+  const before = last?.curve.find((point) => point.strength === 0)?.selected;
+  const after = last?.curve.find((point) => point.strength === strength)?.selected;
+  if (before && after !== undefined && after < 0.2 * before) {
+    found.push([words("caution_nobody_title", { positive: labels[1] }), words("caution_nobody", { before: percent(before), after: percent(after) })]);
   }
   return found;
 }
 
 function freshness({ refitting, behind }, last) {
   if (refitting) return [words("refitting"), shownSince(last)].join(" ");
-  return behind ? [words("behind", { n: behind }), shownSince(last)].join(" ") : words("fresh");
+  return behind ? [words("behind", { n: behind }), shownSince(last)].join(" ") : last ? words("fresh") : "";
 }
 
 /** Since when the pictures have stood still. */
