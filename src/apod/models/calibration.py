@@ -1,0 +1,83 @@
+"""Scores to probabilities that mean something: strictly increasing, fitted on scores the model gave out of fold.
+
+    probabilities s:    c(s) = sigmoid(a log s - b log(1 - s) + m),   a, b > 0     (beta calibration)
+    any other scores:   c(s) = sigmoid(a s + m),                      a > 0        (Platt)
+
+Who is ranked above whom stays as the model says, so decisions at the model's own threshold stay as well.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import minimize
+from scipy.special import expit
+
+from apod.errors import InputError
+
+Floats = npt.NDArray[np.float64]
+
+LEAST_SLOPE = 0.05
+"""Of each slope, in units of a calibrated model's: strictly increasing, even where scores say nothing."""
+PRIOR_SD = 0.3
+NEAREST_TO_CERTAIN = 1e-12
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A strictly increasing map from a model's scores to probabilities of the positive label."""
+
+    slopes: tuple[float, ...]
+    offset: float
+    probabilities: bool  # whether the scores lie in [0, 1]
+    threshold: float = 0.5  # of the model's own decisions, as a score
+
+    def probability(self, scores: npt.ArrayLike) -> Floats:
+        """(n,) P(y = 1) of these scores."""
+        return np.asarray(
+            expit(_features(np.asarray(scores, np.float64), self.probabilities) @ self.slopes + self.offset)
+        )
+
+    @property
+    def cut(self) -> float:
+        """The probability at which the model's decision changes."""
+        return float(self.probability([self.threshold])[0])
+
+
+def fit_calibration(
+    scores: npt.ArrayLike, labels: npt.ArrayLike, threshold: float = 0.5, *, probabilities: bool = True
+) -> Calibration:
+    """The map under which the labels are most likely; scores (n,) out of fold, labels (n,) 0 or 1.
+
+    A prior (a normal of sd 0.3 around slope 1, offset 0) keeps it near the scores where people are few.
+    """
+    values, y = np.asarray(scores, np.float64), np.asarray(labels, np.float64)
+    if not 0 < y.mean() < 1:
+        raise InputError("All labels are the same: a calibration needs people of both labels.")
+    features = _features(values, probabilities)
+    unit = 1.0 if probabilities else 1.0 / max(float(values.std()), 1e-300)
+    start = np.array([unit] * features.shape[1] + [0.0])
+    spread = PRIOR_SD * np.array([unit] * features.shape[1] + [1.0])
+    signs = 2 * y - 1
+
+    def loss(parameters: Floats) -> tuple[float, Floats]:
+        margins = features @ parameters[:-1] + parameters[-1]
+        away = (parameters - start) / spread
+        slope = -signs * expit(-signs * margins)
+        gradient = np.append(slope @ features, slope.sum()) + away / spread
+        return float(np.logaddexp(0, -signs * margins).sum() + 0.5 * away @ away), gradient
+
+    bounds = [(LEAST_SLOPE * unit, None)] * features.shape[1] + [(None, None)]
+    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds)
+    return Calibration(tuple(map(float, found.x[:-1])), float(found.x[-1]), probabilities, float(threshold))
+
+
+def _features(values: Floats, probabilities: bool) -> Floats:
+    if not probabilities:
+        return values[:, None]
+    if values.size and (values.min() < 0 or values.max() > 1):
+        raise InputError("A score lies outside [0, 1]: pass probabilities, or say that they are margins.")
+    inside = values.clip(NEAREST_TO_CERTAIN, 1 - NEAREST_TO_CERTAIN)
+    return np.stack([np.log(inside), -np.log1p(-inside)], axis=1)

@@ -1,0 +1,113 @@
+"""The choice: what sampling adds is what simulation shows, limits hold, and a fair model is left alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from apod.fairness.notions import EQUALIZED_ODDS, NOTIONS, Notion
+from apod.method.correction_choice import Falls, Limits, affordable, choose, common_noise, falls, sampling_roots
+from apod.method.judgement import Costs, Paths, People, bands, costs, trace_paths
+
+STRENGTHS = np.array([0.2, 0.6])
+
+
+def population(n: int, rng: np.random.Generator) -> tuple[People, np.ndarray, np.ndarray]:
+    """People with known groups, a model that is unfair to group 0, and when two directions change its decisions."""
+    groups, labels = rng.integers(0, 2, n), rng.integers(0, 2, n)
+    score = rng.normal(size=n) + 1.2 * labels + 0.5 * groups - 0.8
+    changes_at = np.abs(score)[None] * np.array([[1.0], [0.7]])
+    towards = np.array([[1], [-1]]) * np.where(groups == 1, 1, -1) * np.sign(score) > 0
+    return People(labels, (score > 0).astype(np.int64)), np.where(towards, changes_at, np.inf), np.eye(2)[groups]
+
+
+def paths_of(notion: Notion, n: int, rng: np.random.Generator) -> tuple[Paths, Costs]:
+    people, changes_at, members = population(n, rng)
+    band = bands(changes_at, STRENGTHS)
+    known = trace_paths(notion, people, band, len(STRENGTHS), (1, 2), [(slice(None), members[:, None])])
+    return known, costs(people, band, len(STRENGTHS))
+
+
+def test_sampling_error_of_rates_and_of_their_change_is_what_repeated_samples_show() -> None:
+    n, rng = 400, np.random.default_rng(0)
+    samples = [paths_of(EQUALIZED_ODDS, n, rng)[0] for _ in range(3000)]
+    base = np.array([s.base[0] for s in samples])  # (S, k, G)
+    change = np.array([(s.up - s.down)[:, :, 0] for s in samples])  # (S, A, R, k, G)
+    large, _ = paths_of(EQUALIZED_ODDS, 200_000, np.random.default_rng(1))
+    own, (slope, rest) = _rescaled(large, n)
+    np.testing.assert_allclose(own, base.std(axis=0), rtol=0.08)
+    np.testing.assert_allclose(np.sqrt(slope**2 + rest**2), change.std(axis=0), rtol=0.1, atol=1e-4)
+    together = ((change - change.mean(axis=0)) * (base - base.mean(axis=0))[:, None, None]).mean(axis=0)
+    np.testing.assert_allclose(slope * own, together, atol=2e-4)
+
+
+def _rescaled(large: Paths, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """The roots for a part of n people with the rates of a large one."""
+    part = Paths(large.base, large.up, large.down, large.people * (n / 200_000))
+    own, change = sampling_roots(part)
+    return own, np.moveaxis(change, 2, 0)
+
+
+def test_falls_match_gaps_drawn_one_by_one() -> None:
+    rng = np.random.default_rng(2)
+    people, changes_at, _ = population(300, rng)
+    members = rng.dirichlet(np.ones(2), size=(300, 6))
+    band = bands(changes_at, STRENGTHS)
+    paths = trace_paths(EQUALIZED_ODDS, people, band, 2, (6, 2), [(slice(None), members)])
+    found = falls(EQUALIZED_ODDS, paths, np.zeros((6, 2, 2, 2)))
+    for a in range(2):
+        for r in range(2):
+            fall = []
+            for d in range(6):
+                before, after = (
+                    np.abs(rate[:, 0] - rate[:, 1]).sum() for rate in (paths.base[d], paths.rates[a, r, d])
+                )
+                fall.append(before - after)
+            assert found.mean[a, r] == pytest.approx(np.mean(fall))
+            assert found.deviation[a, r] == pytest.approx(np.std(fall))
+            assert found.improves[a, r] == pytest.approx(np.mean(np.array(fall) > 0))
+
+
+@pytest.mark.parametrize("notion", NOTIONS.values(), ids=NOTIONS)
+def test_with_all_groups_known_a_large_gap_is_narrowed_and_the_limits_hold(notion: Notion) -> None:
+    paths, cost = paths_of(notion, 4000, np.random.default_rng(3))
+    found = falls(notion, paths, common_noise(256, paths.base.shape[1], 2, np.random.default_rng(0)))
+    chosen = choose(found, cost, Limits(accuracy=0.2, balanced=0.2, caution=1.0))
+    assert chosen.direction is not None
+    assert chosen.worth == pytest.approx(found.worth(1.0)[chosen.direction, chosen.strength])
+    nothing = choose(found, cost, Limits(accuracy=0.0, balanced=0.0, caution=0.0))
+    assert nothing.direction is None
+
+
+def test_knowing_every_group_does_not_change_a_model_whose_gap_is_within_the_noise_of_its_sample() -> None:
+    """Groups drawn at random: the gap of each sample is noise, and following it would not lower the next sample's."""
+    changed = 0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        people, changes_at, _ = population(1000, rng)
+        members = np.eye(2)[rng.integers(0, 2, 1000)][:, None]
+        band = bands(changes_at, STRENGTHS)
+        paths = trace_paths(EQUALIZED_ODDS, people, band, 2, (1, 2), [(slice(None), members)])
+        found = falls(EQUALIZED_ODDS, paths, common_noise(256, 2, 2, np.random.default_rng(0)))
+        chosen = choose(found, costs(people, band, 2), Limits(1.0, 1.0, caution=1.0))
+        changed += chosen.direction is not None
+    assert changed <= 6
+
+
+def test_limits_count_costs_with_their_standard_errors() -> None:
+    ones = np.ones((1, 1))
+    cost = Costs(0.008 * ones, 0.0015 * ones, 0.01 * ones, 0.004 * ones, 0.1 * ones)
+    assert affordable(cost, Limits(0.01, 0.015)).all()
+    assert not affordable(cost, Limits(0.009, 0.015)).any()
+    assert not affordable(cost, Limits(0.01, 0.013)).any()
+
+
+def test_more_caution_never_prefers_a_less_certain_fall() -> None:
+    found = Falls(np.array([[0.05, 0.03, 0.01]]), np.array([[0.06, 0.02, 0.001]]), np.zeros((1, 3)))
+    free = Costs(*np.zeros((5, 1, 3)))
+    picks = [choose(found, free, Limits(caution=k)).strength for k in (0.0, 0.6, 1.2, 20.0)]
+    assert picks == [0, 1, 2, None]
+
+
+def test_common_noise_has_no_mean() -> None:
+    np.testing.assert_allclose(common_noise(64, 2, 3, np.random.default_rng(0)).mean(axis=0), 0, atol=1e-15)
