@@ -13,7 +13,6 @@ import pandas as pd
 import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
-from sqlalchemy import select, update
 
 from apod import APODClassifier
 from apod.campaign import Campaign, EngineFactory, GroupAnswer, Materials, schema
@@ -219,17 +218,47 @@ def test_groups_are_guessed_from_the_inputs_of_those_held_out_as_well(tmp_path: 
 
 def test_a_campaign_that_kept_no_inputs_goes_on_with_its_embeddings(tmp_path: Path) -> None:
     campaign, asked = run_campaign(tmp_path)
-    materials = campaign.materials
-    kept = materials.recall("embedding")
-    assert kept is not None
-    with materials.store.writing() as connection:  # as an earlier version would have left it
-        mine = schema.artifacts.c.name == "embedding"
-        files = json.loads(connection.execute(select(schema.artifacts.c.files).where(mine)).scalar_one())
-        del files["inputs"]
-        connection.execute(update(schema.artifacts).where(mine).values(files=json.dumps(files)))
-    engine = MitigationEngine(materials)
+    people = make_example(300, seed=2)
+    files = next(entry["files"] for entry in campaign.log() if entry.get("name") == "embedding")
+    assert files.pop("inputs")
+    old = Campaign.create(
+        tmp_path / "people.db", people.features, people.labels,
+        groups=list(people.group_names), budget=10, name="old", refit="demand", engine_options=QUICK,
+    )  # fmt: skip
+    with old.store.writing() as connection:  # as an earlier version would have left it
+        row = {"campaign": old.materials.campaign, "name": "embedding", "files": json.dumps(files)}
+        connection.execute(schema.artifacts.insert(), row)
+    engine = MitigationEngine(replace(old.materials, logged=False))
     assert engine.pool.inputs is None
-    groups = make_example(300, seed=2).groups
-    model = engine.fit([GroupAnswer(row, int(groups[row])) for row in asked], None)
+    model = engine.fit([GroupAnswer(row, int(people.groups[row])) for row in asked], None)
     assert model is not None
     assert engine.propose(model, [], frozenset(), 1)
+    campaign.close()
+    old.close()
+
+
+def test_after_the_budget_is_extended_the_engine_knows_the_new_one(tmp_path: Path) -> None:
+    """Random answers may end where a third of the budget was spent on looking for all groups, and not before."""
+    people = make_example(300, seed=2)
+    options: dict[str, Any] = {"groups": list(people.group_names), "refit": "demand", "engine_options": QUICK}
+    options["least_gain"] = 0.01  # looks ahead whatever it may show
+    campaign = Campaign.create(tmp_path / "small.db", people.features, people.labels, budget=12, **options)
+    large = Campaign.create(tmp_path / "large.db", people.features, people.labels, budget=60, **options)
+    one_group = [GroupAnswer(int(row), 0) for row in np.flatnonzero(people.groups == 0)[:5]]
+    assert campaign.engine().fit(one_group, None) is not None
+    campaign.extend(60)
+    assert campaign.engine().fit(one_group, None) is None
+    assert large.engine().fit(one_group, None) is None
+    told = [GroupAnswer(row, int(people.groups[row])) for row in range(30)]
+    steps = [[e["answers"] for e in measured(c, told)["outlook"]] for c in (campaign, large)]
+    assert steps[0] == steps[1]
+    campaign.close()
+    large.close()
+
+
+def measured(campaign: Campaign, told: list[GroupAnswer]) -> dict[str, Any]:
+    engine = campaign.engine()
+    assert isinstance(engine, MitigationEngine)
+    model = engine.fit(told, None)
+    assert model is not None
+    return engine.measure(model, told)

@@ -166,14 +166,15 @@ def test_opening_a_campaign_reads_none_of_its_matrices(on_sqlite: Workshop, monk
     assert question is not None
     campaign.close()
 
-    def refuse(self: object, name: str, suffix: str) -> Path:
+    def refuse(self: object, name: str, suffix: str, anew: bool = False) -> Path:
         raise AssertionError("a matrix was read")
 
-    monkeypatch.setattr("apod.campaign.files.Files.check", refuse)
+    monkeypatch.setattr("apod.campaign.files.Files._check", refuse)
     again = on_sqlite.open()
     assert again.status().pending == 1
     assert again.tell(question.id, GROUPS[0]).counted
-    assert again.verify_log().ok
+    with pytest.raises(AssertionError, match="a matrix was read"):
+        again.verify_log()
 
 
 def test_what_an_engine_remembers_is_computed_once(workshop: Workshop) -> None:

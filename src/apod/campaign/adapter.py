@@ -20,10 +20,11 @@ import pandas as pd
 import torch
 
 from apod.campaign.distances import Distances
-from apod.campaign.engine import GroupAnswer, ModelState, Proposal
+from apod.campaign.engine import GroupAnswer, ModelState
 from apod.campaign.materials import PLANE, Materials
 from apod.campaign.measuring import measure, outlook, plane
 from apod.campaign.outlook import people_left
+from apod.campaign.state import Proposal
 from apod.data.blocks import encode_numbers, fit_numbers, is_large, mapped_tensor, take_rows
 from apod.data.dataset import IntArray
 from apod.data.encode import TableEncoder
@@ -65,7 +66,7 @@ class MitigationEngine:
 
     def __init__(self, materials: Materials) -> None:
         self._materials = materials
-        self._names, self._budget = materials.settings.groups, materials.settings.budget
+        self._names = materials.settings.groups
         self._label_names = materials.settings.label_names
         self.settings = settings_of(materials.settings.engine)
         seed, name = materials.settings.seed, materials.settings.name
@@ -131,7 +132,8 @@ class MitigationEngine:
         told = self._answers(answers)
         if start is None:
             return self._replayed(told, MOST_ROUNDS)
-        return self._refitted(self._restored(start), told) if self._enough(told) else None
+        enough = self._enough(told, self._materials.budget())
+        return self._refitted(self._restored(start), told) if enough else None
 
     def fit_in_haste(self, answers: Sequence[GroupAnswer]) -> CampaignModel | None:
         """Replay a few rounds only, whatever the number of answers."""
@@ -139,10 +141,11 @@ class MitigationEngine:
 
     def _replayed(self, told: Answers, most: int) -> CampaignModel | None:
         """A round after every answer from the first that can be fitted; where those are too many, evenly spaced."""
-        if not self._enough(told):
+        budget = self._materials.budget()  # as it is now: it may have been extended
+        if not self._enough(told, budget):
             return None
         order = list(dict.fromkeys(told.rows))
-        first = next(n for n in range(1, len(order) + 1) if self._enough(_up_to(told, order[:n])))
+        first = next(n for n in range(1, len(order) + 1) if self._enough(_up_to(told, order[:n]), budget))
         rounds = min(most, len(order) - first + 1)
         model, engine = None, self._fresh()
         for number in np.linspace(len(order), first, rounds).round().astype(int)[::-1].tolist():
@@ -212,7 +215,7 @@ class MitigationEngine:
         """The gap to expect, where somebody may see it or a pause rests on it, and whether it may be shown."""
         rules, covers = self._materials.settings, engine.posterior_covers
         wanted = self.settings.looks_ahead and (covers or rules.least_gain > 0)
-        people = round(people_left(rules, self._budget))
+        people = round(people_left(rules, self._materials.budget()))
         return {"outlook": outlook(engine, people) if wanted else None, "outlook_covers": covers}
 
     def _everybody(self) -> npt.NDArray[np.float32]:
@@ -240,10 +243,10 @@ class MitigationEngine:
             tuple(answer.weight for answer in answers),
         )
 
-    def _enough(self, told: Answers) -> bool:
+    def _enough(self, told: Answers, budget: int) -> bool:
         """Whether there is something to fit: random answers are done, and one group at least was named."""
         seen = len(told.seen())
-        return seen > 0 and first_answers_done(len(set(told.rows)), seen, self.pool.n_groups, self._budget)
+        return seen > 0 and first_answers_done(len(set(told.rows)), seen, self.pool.n_groups, budget)
 
     def _fresh(self) -> Mitigation:
         # whoever asks gets distances of their own; a fit needs none

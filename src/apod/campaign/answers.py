@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
+from sqlalchemy import Connection, select
+
+from apod.campaign import schema
 from apod.campaign.engine import GroupAnswer
+from apod.campaign.errors import StoreError
+from apod.campaign.events import commit
 from apod.campaign.noise import OneCoin, Vote, fit_one_coin
 from apod.campaign.settings import KINDS
 from apod.campaign.state import GOLD, GROUP, State
@@ -88,6 +95,22 @@ def _weights(chosen: list[Known], model: OneCoin | None) -> list[tuple[int, floa
         return [(group, float(p)) for group, p in enumerate(posterior) if p > _NEGLIGIBLE]
     counts = Counter(item.group for item in chosen)
     return [(group, count / len(chosen)) for group, count in sorted(counts.items())]
+
+
+def checked_answers(connection: Connection, campaign: int, state: State) -> dict[int, Any]:
+    """Sealed answers by event, each against the commitment in the log; an error where one was changed or is gone."""
+    sealed, events = schema.answers, schema.events
+    same = (sealed.c.campaign == events.c.campaign) & (sealed.c.seq == events.c.seq)
+    query = select(sealed.c.seq, sealed.c.salt, sealed.c.value, events.c.commitment).join(events, same)
+    rows = connection.execute(query.where(sealed.c.campaign == campaign)).all()
+    found = {row.seq: json.loads(row.value) for row in rows if commit(bytes(row.salt), row.value) == row.commitment}
+    wanted = {given.values[-1] for given in state.current() if given.outcome == GROUP and not given.erased}
+    missing = (wanted | set(state.gold.values())) - set(found)
+    if missing:
+        raise StoreError(
+            f"{len(missing)} answers are not the ones that were given: run `apod log verify` and restore a backup."
+        )
+    return found
 
 
 def collect(state: State, values: Mapping[int, int]) -> Collected:

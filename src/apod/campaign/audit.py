@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Table, select
 
 from apod.campaign import schema
 from apod.campaign.events import GENESIS, commit, link
 from apod.campaign.journal import read_events
+
+if TYPE_CHECKING:
+    from apod.campaign.materials import Materials
 
 
 @dataclass(frozen=True)
@@ -24,11 +27,23 @@ class LogCheck:
     erased: int  # values that are gone, each accounted for by an erasure in the log
     head: str
     problems: tuple[str, ...] = ()
+    unverified: tuple[str, ...] = ()  # what the log of an earlier version says nothing about
 
 
 def moment(at: int) -> str:
     """Milliseconds since 1970 as ISO 8601 in UTC."""
     return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def verify_all(materials: Materials, noted: str | None = None) -> LogCheck:
+    """Verify the log and, where it is whole, every file it names."""
+    with materials.journal.store.reading() as connection:
+        found = verify(connection, materials.campaign, noted)
+    if not found.ok:  # which files there should be is uncertain then
+        return found
+    wrong, unverified = materials.computed_problems()
+    problems = (*materials.problems(), *wrong)
+    return replace(found, ok=not problems, problems=problems, unverified=tuple(unverified))
 
 
 def verify(connection: Connection, campaign: int, noted: str | None = None) -> LogCheck:
@@ -55,6 +70,8 @@ def verify(connection: Connection, campaign: int, noted: str | None = None) -> L
             problems.append("the log does not end where the campaign's head says")
         if found and json.loads(found[0].body).get("settings") != json.loads(row.settings):
             problems.append("the campaign's settings are not those of its first event")
+        if found and json.loads(found[0].body).get("materials") != json.loads(row.materials):
+            problems.append("the campaign's list of files is not that of its first event")
         if noted is not None and noted not in heads:
             problems.append("the log does not contain the head that was noted: its end was cut off or replaced")
     erased, wrong = _verify_sealed(connection, campaign, found)
@@ -88,6 +105,16 @@ def _verify_sealed(connection: Connection, campaign: int, found: Any) -> tuple[i
 def _sealed(connection: Connection, campaign: int, table: Table) -> dict[int, tuple[bytes, str]]:
     rows = connection.execute(select(table).where(table.c.campaign == campaign))
     return {row.seq: (bytes(row.salt), row.value) for row in rows}
+
+
+def sealed_hash(connection: Connection, campaign: int, seq: int) -> str | None:
+    """The hash of a model that its event committed to; None where it was erased or is not that one."""
+    sealed, events = schema.reasons, schema.events
+    same = (sealed.c.campaign == events.c.campaign) & (sealed.c.seq == events.c.seq)
+    query = select(sealed.c.salt, sealed.c.value, events.c.commitment).join(events, same)
+    row = connection.execute(query.where(sealed.c.campaign == campaign, sealed.c.seq == seq)).first()
+    right = row is not None and commit(bytes(row.salt), row.value) == row.commitment
+    return str(json.loads(row.value)) if row is not None and right else None
 
 
 def entries(connection: Connection, campaign: int) -> Iterator[dict[str, Any]]:

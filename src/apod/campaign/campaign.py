@@ -364,9 +364,11 @@ class Campaign(Handing, Owning):
             return list(audit.entries(connection, self.materials.campaign))
 
     def verify_log(self, noted: str | None = None) -> LogCheck:
-        """Whether anybody tampered with the log; `noted` is a `head` that was written down earlier."""
-        with self.store.reading() as connection:
-            return audit.verify(connection, self.materials.campaign, noted)
+        """Whether anybody tampered with the log, or with the files it names; `noted` is a `head` written down earlier.
+
+        All files are read: what is shown, what is learnt from, and what was computed from that.
+        """
+        return audit.verify_all(self.materials, noted)
 
 
 def _check_options(options: Mapping[str, Any], settings: Mapping[str, Any]) -> None:

@@ -200,7 +200,8 @@ def _insert(
         fresh = {"campaign": campaign, "fence": 0, "expires": 0, "failures": 0, "running": False}
         connection.execute(insert(schema.refits), fresh)
         desk = Journal(store, campaign).desk(connection)
-        desk.append("created", {"id": uuid.uuid4().hex, "settings": data, "materials": manifest})
+        body = {"id": uuid.uuid4().hex, "settings": data, "materials": manifest, "computed": "logged"}
+        desk.append("created", body)
         for row, group in gold.items():
             desk.append("gold", {"row": row}, Sealed(group))
         desk.flush()

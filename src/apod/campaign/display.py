@@ -8,15 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import mmap
 import re
-import threading
 from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from apod.campaign.errors import FileDamaged
@@ -118,36 +114,23 @@ class Display:
 
     def __init__(self, files: Files, manifest: Mapping[str, Any]) -> None:
         self._files, self._manifest = files, manifest
-        self._lock = threading.Lock()
-        self._open: tuple[mmap.mmap, npt.NDArray[np.uint64]] | None = None
 
     def row(self, row: int) -> tuple[str, dict[str, Any]]:
         """A row's id and its shown values by column."""
-        lines, index = self._mapped()
+        index = self._files.array(self._manifest["index"])  # checked against the log; it vouches for the row
+        path = self._files.path(self._manifest["rows"], ".jsonl")
         start = int(index[row, 0])
-        end = int(index[row + 1, 0]) if row + 1 < len(index) else len(lines)
-        line = lines[start:end]
+        length = int(index[row + 1, 0]) - start if row + 1 < len(index) else -1
+        try:
+            with path.open("rb") as file:
+                file.seek(start)
+                line = file.read(length)
+        except OSError as error:
+            raise FileDamaged(f"{path} cannot be read ({error.strerror}): restore it from a backup.") from None
         if _digest(line) != int(index[row, 1]):
-            raise FileDamaged(f"{self._path()} is not what it was when it was written: restore it from a backup.")
+            raise FileDamaged(f"{path} is not what it was when it was written: restore it from a backup.")
         values = json.loads(line)
         return str(values.pop(_ID, row)), values
-
-    def _path(self) -> Path:
-        return self._files.path(self._manifest["rows"], ".jsonl")
-
-    def _mapped(self) -> tuple[mmap.mmap, npt.NDArray[np.uint64]]:
-        with self._lock:
-            if self._open is None:
-                try:
-                    with self._path().open("rb") as file:
-                        lines = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-                    index = np.load(self._files.path(self._manifest["index"], ".npy"), mmap_mode="r")
-                except (OSError, ValueError):
-                    raise FileDamaged(
-                        f"{self._path()} or its index cannot be read: restore both from a backup."
-                    ) from None
-                self._open = lines, index
-            return self._open
 
 
 def _lines(chunk: pd.DataFrame) -> list[bytes]:

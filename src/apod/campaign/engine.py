@@ -22,16 +22,15 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy.typing as npt
 
+from apod.campaign.state import Proposal
 from apod.errors import InputError
 
 if TYPE_CHECKING:
     from apod.campaign.materials import Materials
-
-Purpose = Literal["training", "audit"]
 
 
 @dataclass(frozen=True)
@@ -44,16 +43,6 @@ class GroupAnswer:
     row: int
     group: int = field(repr=False)  # code into the campaign's groups; never printed
     weight: float = 1.0
-
-
-@dataclass(frozen=True)
-class Proposal:
-    """A row worth asking about, and why."""
-
-    row: int
-    reason: Mapping[str, Any] = field(default_factory=dict, repr=False)  # JSON; "rule" is kept in the open log
-    purpose: Purpose = "training"
-    probability: float | None = None  # with which the row was drawn; None where a rule and no draw chose it
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,15 +19,21 @@ import safetensors.numpy
 from apod.campaign.errors import FileDamaged, StoreError
 
 _BLOCK = 1 << 22
+_Seen = tuple[int, int, int, int]  # where a file lies, how long it is, and when it was changed last
+
+
+def _seen(path: Path) -> _Seen:
+    found = path.stat()
+    return found.st_dev, found.st_ino, found.st_size, found.st_ctime_ns
 
 
 class Files:
-    """A folder of immutable files. What is read is checked against its name once per process."""
+    """A folder of immutable files. What is read is checked against its name, and again where it has changed since."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._checked: set[str] = set()
-        self._mapped: dict[str, npt.NDArray[Any]] = {}
+        self._checked: dict[tuple[str, str], _Seen | None] = {}
+        self._mapped: dict[str, tuple[_Seen, npt.NDArray[Any]]] = {}
 
     def put_array(self, array: npt.NDArray[Any]) -> str:
         """Store an array; return its hash."""
@@ -54,9 +60,11 @@ class Files:
 
     def array(self, name: str) -> npt.NDArray[Any]:
         """An array by its hash, mapped into memory: only what is used is read."""
-        if name not in self._mapped:
-            self._mapped[name] = np.load(self.check(name, ".npy"), mmap_mode="r", allow_pickle=False)
-        return self._mapped[name]
+        path, seen = self._check(name, ".npy")
+        mapped = self._mapped.get(name)
+        if mapped is None or mapped[0] != seen:  # put back from a backup: the old mapping shows the old file
+            mapped = self._mapped[name] = seen, np.load(path, mmap_mode="r", allow_pickle=False)
+        return mapped[1]
 
     def arrays(self, name: str) -> dict[str, npt.NDArray[Any]]:
         """The arrays of one file by its hash."""
@@ -67,23 +75,36 @@ class Files:
         """Where a file lies. Its content is not looked at."""
         return self.folder / f"{name}{suffix}"
 
-    def check(self, name: str, suffix: str) -> Path:
-        """The file's path, after making sure that it is there and is what its name says."""
+    def check(self, name: str, suffix: str, *, anew: bool = False) -> Path:
+        """The file's path, after making sure that it is there and is what its name says.
+
+        Its content is read where it was not read before, has changed since by what the system says, or `anew`.
+        """
+        return self._check(name, suffix, anew)[0]
+
+    def _check(self, name: str, suffix: str, anew: bool = False) -> tuple[Path, _Seen]:
         path = self.path(name, suffix)
-        if name not in self._checked:
-            try:
+        try:
+            seen = _seen(path)
+            if anew or self._checked.get((name, suffix)) != seen:
+                self._checked[name, suffix] = None  # until it is found to be right, so that it is looked at again
                 with path.open("rb") as file:
                     found = hashlib.file_digest(file, "sha256").hexdigest()
-            except OSError as error:
-                raise FileDamaged(f"{path} cannot be read ({error.strerror}): restore it from a backup.") from None
-            if found != name:
-                raise FileDamaged(f"{path} is not what it was when it was written: restore it from a backup.")
-            self._checked.add(name)
-        return path
+                if found != name:
+                    raise FileDamaged(f"{path} is not what it was when it was written: restore it from a backup.")
+                self._checked[name, suffix] = seen
+        except OSError as error:
+            raise FileDamaged(f"{path} cannot be read ({error.strerror}): restore it from a backup.") from None
+        return path, seen
+
+    def check_again(self) -> None:
+        """Make sure that everything read so far is still what it was; nothing is read that has not changed."""
+        for name, suffix in list(self._checked):
+            self.check(name, suffix)
 
     def forget(self, name: str, suffix: str) -> None:
         """Delete a file, if it is there."""
-        self._checked.discard(name)
+        self._checked.pop((name, suffix), None)
         self._mapped.pop(name, None)
         with suppress(FileNotFoundError):
             self.path(name, suffix).unlink()

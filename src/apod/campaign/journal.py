@@ -20,10 +20,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.sql.elements import ColumnClause
 
 from apod.campaign import schema
-from apod.campaign.engine import Proposal, Purpose
 from apod.campaign.errors import NotFound, StoreError
 from apod.campaign.events import GENESIS, Event, Sealed, canonical, link
-from apod.campaign.state import State
+from apod.campaign.state import Proposal, Purpose, State
 from apod.campaign.store import Store
 from apod.errors import ApodError
 
@@ -271,12 +270,15 @@ class Journal:
             self._forget()  # the database was restored from a backup under our feet
         if self._state.seq < head.last_seq:
             for event in read_events(connection, self.campaign, self._state.seq, head.last_seq):
+                if event.seq == 1 and _first_hash(event) != event.hash:  # it says what is shown and learnt from
+                    raise self._changed("the log's first event was changed")
                 self._state.apply(event)
             if self._state.hash != head.last_hash:
-                raise StoreError(
-                    f"{self.store.label}: the log does not end where its head says. Run `apod log verify` and "
-                    "restore a backup; nothing was recorded."
-                )
+                raise self._changed("the log does not end where its head says")
+
+    def _changed(self, what: str) -> StoreError:
+        remedy = "Run `apod log verify` and restore a backup; nothing was recorded."
+        return StoreError(f"{self.store.label}: {what}. {remedy}")
 
     def _forget(self) -> None:
         self._state = State()
@@ -313,6 +315,10 @@ def read_events(connection: Connection, campaign: int, after: int = 0, upto: int
         Event(row.seq, row.at, row.kind, json.loads(row.body), row.commitment, row.hash)
         for row in connection.execute(query)
     ]
+
+
+def _first_hash(event: Event) -> str:
+    return link(GENESIS, event.seq, event.at, event.kind, canonical(event.body), event.commitment)
 
 
 def read_answers(connection: Connection, campaign: int, seqs: Sequence[int] | None = None) -> dict[int, Any]:

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from sqlalchemy import insert, select
+from sqlalchemy import Connection, select
 
 from apod.campaign import schema
 from apod.campaign.display import check_cells, holds_groups
+from apod.campaign.errors import FileDamaged
 from apod.campaign.events import canonical
 from apod.campaign.files import Files
+from apod.campaign.journal import Desk, Journal
 from apod.campaign.settings import CampaignSettings
-from apod.campaign.store import Store
+from apod.campaign.state import State
 from apod.data.dataset import IntArray
 from apod.errors import InputError
 
@@ -33,9 +35,18 @@ class Materials:
 
     settings: CampaignSettings
     files: Files
-    manifest: Mapping[str, Any]
-    store: Store
-    campaign: int
+    manifest: Mapping[str, Any]  # names of the files, as in the log's first event
+    journal: Journal
+    logged: bool = True  # whether all that was computed from them stands in the log; not so in earlier versions
+
+    @property
+    def campaign(self) -> int:
+        """The campaign's number in its database."""
+        return self.journal.campaign
+
+    def budget(self) -> int:
+        """How many answers may be asked for in all, as it is now."""
+        return self.journal.view(lambda connection, state, at: state.budget)
 
     def __len__(self) -> int:
         return int(self.manifest["rows"])
@@ -76,13 +87,7 @@ class Materials:
         found = self._remembered(name)
         if found is None:
             made = {key: self.files.put_array(array) for key, array in compute().items()}
-            with self.store.writing() as connection:
-                table = schema.artifacts
-                mine = (table.c.campaign == self.campaign) & (table.c.name == name)
-                if connection.execute(select(table.c.files).where(mine)).first() is None:
-                    row = {"campaign": self.campaign, "name": name, "files": canonical(made)}
-                    connection.execute(insert(table), row)
-            found = self._remembered(name) or made  # where two computed it, the first one's counts
+            found = self.journal.submit(lambda desk: _first_computed(desk, name, made))
         return {key: self.files.array(file) for key, file in found.items()}
 
     def recall(self, name: str) -> dict[str, npt.NDArray[Any]] | None:
@@ -90,12 +95,59 @@ class Materials:
         found = self._remembered(name)
         return None if found is None else {key: self.files.array(file) for key, file in found.items()}
 
-    def _remembered(self, name: str) -> dict[str, str] | None:
-        table = schema.artifacts
-        with self.store.reading() as connection:
-            query = select(table.c.files).where(table.c.campaign == self.campaign, table.c.name == name)
-            found = connection.execute(query).scalar()
-        return None if found is None else dict(json.loads(found))
+    def _remembered(self, name: str) -> Mapping[str, str] | None:
+        return self.journal.view(lambda connection, state, at: self._computed(connection, state).get(name))
+
+    def _computed(self, connection: Connection, state: State) -> Mapping[str, Mapping[str, str]]:
+        """What was computed so far, by name: the files of its arrays."""
+        return state.computed if self.logged else {**_unlogged(connection, self.campaign), **state.computed}
+
+    def problems(self) -> list[str]:
+        """Read every file again: what is not as the log says."""
+        return self._problems(_named_files(self.manifest))
+
+    def computed_problems(self) -> tuple[list[str], list[str]]:
+        """The same for what was computed from them; and what the log of an earlier version says nothing about."""
+        found = self.journal.view(lambda connection, state, at: dict(self._computed(connection, state)))
+        known = self.journal.view(lambda connection, state, at: frozenset(state.computed))
+        wrong = self._problems(
+            (f"{name} ({key})", file, ".npy") for name, files in found.items() for key, file in files.items()
+        )
+        return wrong, sorted(set(found) - known)
+
+    def _problems(self, named: Iterable[tuple[str, str, str]]) -> list[str]:
+        found = []
+        for what, name, suffix in named:
+            try:
+                self.files.check(name, suffix, anew=True)
+            except FileDamaged as damaged:
+                found.append(f"{what}: {damaged}")
+        return found
+
+
+def _first_computed(desk: Desk, name: str, files: Mapping[str, str]) -> Mapping[str, str]:
+    """Note in the log what was computed; where two did, the first one's counts."""
+    if name not in desk.state.computed:
+        desk.append("computed", {"name": name, "files": dict(files)})
+    return desk.state.computed[name]
+
+
+def _unlogged(connection: Connection, campaign: int) -> dict[str, dict[str, str]]:
+    table = schema.artifacts
+    query = select(table.c.name, table.c.files).where(table.c.campaign == campaign)
+    return {row.name: json.loads(row.files) for row in connection.execute(query)}
+
+
+def _named_files(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """What each file of a campaign is, its name and its ending."""
+    yield "the labels", manifest["labels"], ".npy"
+    for part, name in manifest["features"].items():
+        yield f"the features ({part})", name, ".txt" if part == "columns" else ".npy"
+    if manifest.get("held_out") is not None:
+        yield "the rows held out for the audit", manifest["held_out"], ".npy"
+    if manifest.get("display") is not None:
+        yield "the shown rows", manifest["display"]["rows"], ".jsonl"
+        yield "the index of the shown rows", manifest["display"]["index"], ".npy"
 
 
 def store_features(files: Files, features: Any, groups: Sequence[str]) -> dict[str, Any]:

@@ -20,10 +20,11 @@ from sqlalchemy import Connection, delete, insert, select
 
 from apod.campaign import schema
 from apod.campaign.achieved import expected_by, forget_outcomes, measured, write_outcome
-from apod.campaign.answers import Collected, Inputs, collect
-from apod.campaign.engine import Engine, GroupAnswer, Hasty, Model, ModelState, Proposal
+from apod.campaign.answers import Collected, Inputs, checked_answers, collect
+from apod.campaign.audit import sealed_hash
+from apod.campaign.engine import Engine, GroupAnswer, Hasty, Model, ModelState
 from apod.campaign.erasing import sweep
-from apod.campaign.errors import CampaignError, StoreError
+from apod.campaign.errors import CampaignError, FileDamaged, StoreError
 from apod.campaign.events import Sealed, canonical
 from apod.campaign.files import Files, state_hash
 from apod.campaign.journal import Desk, Journal, read_answers
@@ -31,7 +32,7 @@ from apod.campaign.lead import LEAD_SECONDS, Leadership
 from apod.campaign.materials import Materials
 from apod.campaign.outlook import spent_enough
 from apod.campaign.reserve import Progress, audit_proposals, mix, progress
-from apod.campaign.state import LEAST_GAIN, State
+from apod.campaign.state import LEAST_GAIN, Proposal, State
 from apod.errors import CheckpointError
 from apod.processes import be_nice
 
@@ -52,6 +53,7 @@ class Snapshot:
     model: str | None
     file: str | None
     meta: dict[str, Any]
+    content: str | None  # its hash, as the log says
     fitted: frozenset[tuple[int, int]]  # inputs of that model
     stock: Stock
     progress: Progress
@@ -126,7 +128,9 @@ class Refitter:
 
     def _refit(self, found: Snapshot, fence: int) -> bool:
         answers, inputs = found.collected.weigh(), found.collected.inputs()
+        self._journal.view(lambda connection, state, at: checked_answers(connection, self._journal.campaign, state))
         try:
+            self._materials.files.check_again()
             # an answer that was undone, corrected or erased must leave no trace: no warm start from a model that saw it
             warm = found.fitted <= set(inputs) and found.model != self._damaged
             model = self._fit(answers, self.load(found) if warm else None)
@@ -309,6 +313,8 @@ class Refitter:
             return None
         if self._loaded is None or self._loaded[0] != found.model:
             state = ModelState(self._models.arrays(found.file), found.meta)
+            if state_hash(state.arrays, canonical(state.meta)) != found.content:
+                raise FileDamaged("A saved model is not the one that was published: it will be fitted again.")
             self._loaded = found.model, self._engine().load(state)
         return self._loaded[1]
 
@@ -325,6 +331,7 @@ class Refitter:
             unavailable=frozenset(state.rows) | frozenset(state.gold),
             model=state.model if row is not None else None,
             file=row.file if row is not None else None,
+            content=sealed_hash(connection, campaign, state.models[row.model]) if row is not None else None,
             meta=json.loads(row.meta) if row is not None else {},
             fitted=frozenset((a, b) for a, b in json.loads(row.inputs)) if row is not None else frozenset(),
             stock=self._count(connection, state, at),

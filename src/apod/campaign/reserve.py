@@ -19,10 +19,10 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
-from apod.campaign.engine import Auditable, Engine, Proposal
+from apod.campaign.engine import Auditable, Engine
 from apod.campaign.materials import Materials
 from apod.campaign.settings import CampaignSettings
-from apod.campaign.state import State
+from apod.campaign.state import Proposal, State
 from apod.data.dataset import IntArray
 from apod.errors import BudgetError
 from apod.randomness import generator

@@ -12,11 +12,11 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 import numpy as np
-from sqlalchemy import select
+from sqlalchemy import Connection, select
 
 from apod.campaign import schema
 from apod.campaign.answering import Value
-from apod.campaign.answers import Collected, collect
+from apod.campaign.answers import Collected, checked_answers, collect
 from apod.campaign.asking import Leased
 from apod.campaign.audit import moment
 from apod.campaign.display import Display
@@ -24,7 +24,7 @@ from apod.campaign.engine import Engine, EngineFactory, engine_folders, engine_n
 from apod.campaign.erasing import Overwriting
 from apod.campaign.errors import FileDamaged, NotFound, UnknownGroup, UnknownQuestion
 from apod.campaign.files import Files
-from apod.campaign.journal import Journal, read_answers
+from apod.campaign.journal import Journal
 from apod.campaign.lead import LEAD_SECONDS
 from apod.campaign.materials import Materials
 from apod.campaign.question import Question, parse_id, question_id
@@ -54,6 +54,15 @@ def default_folder(store: Store) -> Path | None:
     return Path(named).absolute() if named else None
 
 
+def _created(connection: Connection, row: Any) -> dict[str, Any]:
+    """What the campaign was created with, as its log's first event says; the copy in its row decides nothing."""
+    table = schema.events
+    query = select(table.c.body).where(table.c.campaign == row.id, table.c.seq == 1)
+    body: dict[str, Any] = json.loads(connection.execute(query).scalar() or "{}")
+    copies = {"settings": json.loads(row.settings), "materials": json.loads(row.materials)}
+    return copies | body  # the copies only so that a log without its beginning can still be looked at
+
+
 class Session:
     """The part of a campaign that is no command."""
 
@@ -72,18 +81,20 @@ class Session:
         name = composed(name)
         with store.reading() as connection:
             row = connection.execute(select(schema.campaigns).where(schema.campaigns.c.name == name)).one()
+            created = _created(connection, row)
         self.store, self.name = store, name
-        self.settings = CampaignSettings.from_json(json.loads(row.settings))
+        self.settings = CampaignSettings.from_json(created["settings"])
         self.files = Files(Path(files) if files is not None else default_folder(store) or Path(row.folder))
-        self.materials = Materials(self.settings, self.files, json.loads(row.materials), store, row.id)
-        self._factory, self._mode = engine or default_engine, refit
         self.journal = Journal(store, row.id)
+        self.reader = Journal(store, row.id)  # looking through all answers must not hold up those who ask and tell
+        logged = created.get("computed") == "logged"
+        self.materials = Materials(self.settings, self.files, created["materials"], self.reader, logged)
+        self._factory, self._mode = engine or default_engine, refit
         self._models = Files(self.files.folder / f"models-{row.id}")
         self._engine: Engine | None = None
         self._building, self._starting = threading.Lock(), threading.Lock()
         manifest = self.materials.manifest["display"]
         self._display = Display(self.files, manifest) if manifest is not None else None
-        self.reader = Journal(store, row.id)  # looking through all answers must not hold up those who ask and tell
         ahead = ON_DEMAND if refit == "demand" else None
         self.refitter = Refitter(self.reader, self._models, self.materials, self.engine, lead_seconds, ahead)
         self._background: Background | Worker | None = None
@@ -114,9 +125,9 @@ class Session:
             return self._engine
 
     def collected(self) -> Collected:
-        """All answers that stand, one by one."""
+        """All answers that stand, one by one, checked against the log."""
         number = self.materials.campaign
-        return self.reader.view(lambda c, state, at: collect(state, read_answers(c, number)))
+        return self.reader.view(lambda c, state, at: collect(state, checked_answers(c, number, state)))
 
     def shown(self, row: int) -> tuple[str, dict[str, Any]]:
         """A row's id and what an annotator may see of it."""

@@ -10,18 +10,31 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from sys import intern
-from typing import Any
+from typing import Any, Literal
 
 from apod.campaign.events import Event
 
 GOLD = "gold"
 """Purpose of a question whose answer is known: it checks annotators, teaches no model and costs no budget."""
 
+Purpose = Literal["training", "audit"]
+"""What an answer is for, gold apart."""
+
 LEAST_GAIN = "least gain"
 """Why a campaign pauses by itself."""
 
 GROUP, CANNOT_TELL, DECLINED = "group", "cannot_tell", "declined"
 """Outcomes of a question."""
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A row worth asking about, and why."""
+
+    row: int
+    reason: Mapping[str, Any] = field(default_factory=dict, repr=False)  # JSON; "rule" is kept in the open log
+    purpose: Purpose = "training"
+    probability: float | None = None  # with which the row was drawn; None where a rule and no draw chose it
 
 
 @dataclass(slots=True)
@@ -108,6 +121,7 @@ class State:
     keys: dict[str, int] = field(default_factory=dict)  # idempotency key -> event
     erased: set[int] = field(default_factory=set)  # events whose sealed value was erased
     models: dict[str, int] = field(default_factory=dict)  # model -> its event
+    computed: dict[str, Mapping[str, str]] = field(default_factory=dict)  # from the materials alone: array -> file
 
     def now(self, at: int) -> int:
         """Campaign time when the database's clock shows `at`."""
@@ -292,6 +306,10 @@ def _chosen(state: State, event: Event, body: Mapping[str, Any]) -> None:
     state.strength = body["strength"]
 
 
+def _computed(state: State, event: Event, body: Mapping[str, Any]) -> None:
+    state.computed[body["name"]] = body["files"]
+
+
 def _clock(state: State, event: Event, body: Mapping[str, Any]) -> None:
     state.clock_moves += 1
 
@@ -333,5 +351,6 @@ _APPLY = {
     "finished": _finished,
     "paused": _paused,
     "chosen": _chosen,
+    "computed": _computed,
     "clock": _clock,
 }

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection
 
 from apod.campaign.answering import ImportReport, Incoming, Value, take_in
+from apod.campaign.answers import checked_answers
 from apod.campaign.asking import Leased, lease
 from apod.campaign.audit import moment
 from apod.campaign.errors import NotFound, UnknownGroup
 from apod.campaign.exchange import READERS, WRITERS, Batch, Record, format_of, read_bytes
-from apod.campaign.journal import Desk, read_answers
+from apod.campaign.journal import Desk
 from apod.campaign.label_studio import from_tasks, to_tasks
 from apod.campaign.question import parse_id, question_id
 from apod.campaign.settings import check_kind, clean_name, composed
@@ -63,7 +64,7 @@ def records(session: Session) -> list[Record]:
     number, groups = session.materials.campaign, session.settings.groups
 
     def look(connection: Connection, state: State, at: int) -> list[Record]:
-        values = read_answers(connection, number)
+        values = checked_answers(connection, number, state)
         found = []
         for given in state.current():
             if given.erased:

@@ -364,7 +364,7 @@ def verify(
     files: Path | None = FILES,
     as_json: bool = JSON,
 ) -> None:
-    """Check that nobody tampered with the log; status 1 where somebody did.
+    """Check that nobody tampered with the log, nor with the files it names; status 1 where somebody did.
 
     Example: apod log verify hiring.db
     """
@@ -373,11 +373,12 @@ def verify(
     if as_json:
         typer.echo(json.dumps(asdict(found)))
     else:
-        typer.echo(
-            f"{'The log is whole' if found.ok else 'THE LOG WAS CHANGED'}: {found.events} events, head {found.head}"
-        )
+        state = "The log is whole" if found.ok else "THE LOG OR ITS FILES WERE CHANGED"
+        typer.echo(f"{state}: {found.events} events, head {found.head}")
         for problem in found.problems:
             typer.echo(f"  {problem}")
+        for name in found.unverified:
+            typer.echo(f"  not verified: {name}, computed by an earlier version, which did not log it")
     if not found.ok:
         raise typer.Exit(1)
 
