@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apod.errors import InputError
-from apod.maxmin import Coverage, Pick, restore_coverage, save_coverage
+from apod.maxmin import Coverage, Pick, SharedCoverage, restore_coverage, save_coverage
 
 
 def test_farthest_is_the_row_with_the_largest_distance_to_its_nearest_answer():
@@ -198,3 +198,50 @@ def test_ten_bytes_a_row_are_saved(tmp_path):
     matrix = np.zeros((10_000, 4), np.float32)
     save_coverage(Coverage(matrix, [5]), tmp_path / "state")
     assert (tmp_path / "state").stat().st_size == pytest.approx(10 * len(matrix), abs=2000)
+
+
+@pytest.mark.parametrize("file", ["state", None])
+def test_distances_are_to_exactly_the_answers_that_stand(tmp_path, file):
+    path = None if file is None else tmp_path / file
+    matrix = np.random.default_rng(0).standard_normal((500, 4)).astype(np.float32)
+    kept = SharedCoverage(matrix, path)
+    for rows in ([3, 4], [3, 4, 9], [4, 9], [], [100]):
+        with kept.to(rows) as coverage:
+            assert sorted(coverage.answered) == sorted(rows)
+            np.testing.assert_array_equal(coverage.distances, Coverage(matrix, rows).distances)
+    assert (tmp_path / "state").exists() == (file is not None)
+
+
+def test_another_process_reads_no_matrix_for_what_is_on_file(tmp_path):
+    matrix = np.random.default_rng(0).standard_normal((500, 4)).astype(np.float32)
+    with SharedCoverage(matrix, tmp_path / "state").to([3, 4]):
+        pass
+    with SharedCoverage(matrix, tmp_path / "state").to([3, 4]) as coverage:
+        assert coverage.passes == 0
+    (tmp_path / "state").write_bytes(b"torn")
+    with SharedCoverage(matrix, tmp_path / "state").to([3, 4]) as coverage:
+        np.testing.assert_array_equal(coverage.distances, Coverage(matrix, [3, 4]).distances)
+
+
+class Counted(int):
+    """A row number that counts how often it is looked up."""
+
+    lookups = 0
+
+    def __hash__(self) -> int:
+        type(self).lookups += 1
+        return int.__hash__(self)
+
+    __eq__ = int.__eq__
+
+
+@pytest.mark.parametrize("file", ["state", None])
+def test_the_work_for_the_answers_grows_with_their_number_not_with_its_square(tmp_path, file):
+    path = None if file is None else tmp_path / file
+    matrix = np.random.default_rng(0).standard_normal((500, 4)).astype(np.float32)
+    for distances in (SharedCoverage(matrix, path), SharedCoverage(matrix, path)):
+        for count in (400, 399):  # the second is opened from the file, where there is one
+            Counted.lookups = 0
+            with distances.to([Counted(row) for row in range(count)]):
+                pass
+            assert Counted.lookups < 20 * count

@@ -19,7 +19,6 @@ import numpy.typing as npt
 import pandas as pd
 import torch
 
-from apod.campaign.distances import Distances
 from apod.campaign.engine import GroupAnswer, ModelState
 from apod.campaign.materials import PLANE, Materials
 from apod.campaign.measuring import measure, outlook, plane
@@ -30,6 +29,7 @@ from apod.data.dataset import IntArray
 from apod.data.encode import TableEncoder
 from apod.errors import CheckpointError, InputError, UnknownName
 from apod.fairness.notions import Notion
+from apod.maxmin import SharedCoverage
 from apod.method.algorithm1 import Mitigation
 from apod.method.answers import Answers
 from apod.method.pod import pretrain_head
@@ -90,9 +90,9 @@ class MitigationEngine:
             validation_inputs=None if inputs is None else inputs[:0],
         )
         self._training = self.settings.training(HIDDEN)
-        self._distances = Distances(
-            self.pool.embeddings.numpy(), materials.files.folder / f"coverage-{materials.campaign}.state"
-        )
+        state = materials.files.folder / f"coverage-{materials.campaign}.state"
+        kept = state if is_large(len(self.pool.embeddings)) else None
+        self._distances = SharedCoverage(self.pool.embeddings.numpy(), kept)
         self._pretrained = np.array(materials.remember("head", self._pretrain)["parameters"])
 
     @property

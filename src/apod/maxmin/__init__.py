@@ -1,7 +1,17 @@
 """Distances to the answered rows, and whom to ask about next: exact, incremental, in memory, from files, on Ray."""
 
-from apod.maxmin.coverage import Coverage, Pick, restore_coverage, save_coverage
+from apod.maxmin.coverage import Coverage, Pick, SharedCoverage, restore_coverage, save_coverage
 from apod.maxmin.select import SelectResult, select
 from apod.maxmin.typical import Rows, typical_rows
 
-__all__ = ["Coverage", "Pick", "Rows", "SelectResult", "restore_coverage", "save_coverage", "select", "typical_rows"]
+__all__ = [
+    "Coverage",
+    "Pick",
+    "Rows",
+    "SelectResult",
+    "SharedCoverage",
+    "restore_coverage",
+    "save_coverage",
+    "select",
+    "typical_rows",
+]

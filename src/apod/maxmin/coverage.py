@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import operator
 import os
-from collections.abc import Iterable
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -108,6 +110,13 @@ class Coverage:
         if gone:
             self.shards.remove(gone)
 
+    def set_answered(self, rows: Iterable[int]) -> None:
+        """Count exactly these rows as answered: one pass for those to add, at most one for those to take back."""
+        wanted = checked_rows(rows, len(self))
+        kept = set(wanted)
+        self.remove([row for row in self.answered if row not in kept])
+        self.add(wanted)
+
     def farthest(self, candidates: Mask | None = None, k: int = 1) -> list[Pick]:
         """The k candidates that max-min selection asks about next, in order; fewer when the candidates run out.
 
@@ -188,10 +197,49 @@ def restore_coverage(
         coverage = _load(Path(path), rows)
     except _Unusable:
         return Coverage(matrix, wanted, threads=threads)
-    kept = set(wanted)
-    coverage.remove([row for row in coverage.answered if row not in kept])
-    coverage.add(wanted)
+    coverage.set_answered(wanted)
     return coverage
+
+
+class SharedCoverage:
+    """One `Coverage` for all questions of a process: an answer costs one pass over the pool, an undo at most one.
+
+    With a file its state is kept there too, so that another process need not read the matrix for it.
+    """
+
+    def __init__(self, matrix: Stored, file: Path | None = None) -> None:
+        self._matrix, self._file = matrix, file
+        self._coverage: Coverage | None = None
+        self._on_file: tuple[int, ...] | None = None
+        self._one_at_a_time = threading.Lock()
+
+    def none(self) -> Coverage:
+        """Distances over no pool: for work that needs none."""
+        return Coverage(self._matrix[:1])
+
+    @contextmanager
+    def to(self, answered: Iterable[int]) -> Iterator[Coverage]:
+        """The distances to exactly these rows; one at a time."""
+        rows = list(answered)
+        with self._one_at_a_time:
+            coverage = self._coverage = self._coverage or self._opened(rows)
+            coverage.set_answered(rows)
+            yield coverage
+            if self._file is not None and self._on_file != coverage.answered:
+                self._save(coverage)
+
+    def _opened(self, rows: list[int]) -> Coverage:
+        if self._file is None:
+            return Coverage(self._matrix, rows)
+        coverage = restore_coverage(self._file, self._matrix, rows)
+        self._on_file = coverage.answered if coverage.passes == 0 else None
+        return coverage
+
+    def _save(self, coverage: Coverage) -> None:
+        assert self._file is not None
+        with suppress(OSError):  # a cache that cannot be written is computed again
+            save_coverage(coverage, self._file)
+            self._on_file = coverage.answered
 
 
 def _load(path: Path, rows: StoredRows) -> Coverage:
