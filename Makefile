@@ -9,7 +9,7 @@ WORKERS ?= 2
 # the matrices are small: waiting for a second thread costs more than it gains
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-fast test-slow check docs dist bench format clean
+.PHONY: demo test test-fast test-slow check docs dist hashes bench format clean
 
 $(LIGHT): pyproject.toml constraints.txt
 	@echo "Creating the environment in $(VENV) (once): what apod itself needs, about 1.2 GB; torch is most of it ..."
@@ -45,6 +45,9 @@ docs: $(READY)  ## the documentation site, in build/site; works offline
 
 dist: $(READY)  ## sdist and wheel, in dist/
 	$(BIN)/python -m build --outdir dist .
+
+hashes: $(READY)  ## constraints-hashed.txt: the sha256 of every file that constraints.txt means on this platform
+	$(BIN)/python tools/hashed_constraints.py constraints.txt constraints-hashed.txt
 
 format: $(READY)
 	$(BIN)/ruff format .
