@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,9 @@ import standin
 from apod.campaign import Campaign
 from apod.campaign.display import holds_groups, looks_like_person_names
 from apod.campaign.errors import FileDamaged
+from apod.data import blocks
 from apod.errors import InputError
-from apod.testing.contract import GROUPS, Workshop
+from apod.testing.contract import GROUPS, Workshop, pool
 
 FIRST = ["Ada", "Grace", "Alan", "Emmy", "Kurt", "Mary", "John", "Rosa", "Ivan", "Lise"]
 LAST = ["Lovelace", "Hopper", "Turing", "Noether", "Gödel", "O'Brien", "von Neumann", "Parks", "Petrov", "Meitner"]
@@ -212,12 +214,11 @@ def test_every_value_of_a_table_is_shown_as_it_is(on_sqlite: Workshop) -> None:
 
 
 def test_a_table_of_features_comes_back_with_its_categories(tmp_path: Path) -> None:
-    frame = pd.DataFrame({"n": [1.5, np.nan, 3.0, 4.0], "c": ["x", None, "y", "x"], "b": [True, False, True, True]})
+    frame = pd.DataFrame({"n": [1.5, -2.0, 3.0, 4.0], "c": ["x", None, "y", "x"], "b": [True, False, True, True]})
     with Campaign.create(tmp_path / "x.db", frame, [0, 1, 0, 1], groups=GROUPS, budget=2) as campaign:
         found = campaign.materials.features()
     assert list(found.columns) == ["n", "c", "b"]  # type: ignore[union-attr]
-    assert found["n"].tolist()[::2] == [1.5, 3.0]
-    assert np.isnan(found["n"][1])
+    assert found["n"].tolist() == [1.5, -2.0, 3.0, 4.0]
     assert found["c"].tolist()[0] == "x"
     assert found["c"].isna().tolist() == [False, True, False, False]
     assert found["b"].tolist() == [1.0, 0.0, 1.0, 1.0]
@@ -252,3 +253,62 @@ def test_labels_must_be_two_and_one_per_row(on_sqlite: Workshop, tmp_path: Path,
 def test_postgresql_needs_a_folder_for_its_matrices() -> None:
     with pytest.raises(InputError, match="APOD_FILES"):
         Campaign.create("postgresql://127.0.0.1/x", np.zeros((4, 2)), [0, 1, 0, 1], groups=GROUPS, budget=2)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), 1.7e308])
+@pytest.mark.parametrize("form", ["table", "matrix", "large matrix"])
+def test_a_pool_with_a_number_nobody_can_scale_is_refused_with_its_column(
+    value: float, form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    features, labels = pool(200)
+    features[:, 2] = -np.abs(value) if np.isfinite(value) else features[:, 2]
+    features[7, 2] = value
+    given = pd.DataFrame(features).add_prefix("x") if form == "table" else features
+    if form == "large matrix":
+        monkeypatch.setattr(blocks, "LARGE", 100)
+    with pytest.raises(InputError, match="Column 'x2'"):
+        Campaign.create(tmp_path / "x.db", given, labels, groups=GROUPS, budget=3)
+    assert not (tmp_path / "x.db").exists()
+
+
+def test_a_number_too_large_beside_those_that_are_learned_from_is_refused_at_creation(tmp_path: Path) -> None:
+    features, labels = pool(200)
+    for row in range(200):  # whoever is held out, and so not among those the scale is learned from
+        changed = features.copy()
+        changed[row, 1] = 1e308
+        try:
+            made = Campaign.create(
+                tmp_path / f"{row}.db", changed, labels, groups=GROUPS, budget=10, audit_share=0.3, refit="demand",
+                engine_options={"strengths": [0.2], "body_epochs": 1, "epochs": 1},
+            )  # fmt: skip
+        except InputError as error:
+            assert "Column 'x1' has a value too large to be scaled" in str(error)  # noqa: PT017
+            return
+        made.close()
+    pytest.fail("nobody was held out")
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        *(("lease_seconds", value) for value in (float("inf"), float("nan"), 1e12, 0, -1, 1e-9, "60", True, None)),
+        *((name, value) for name in ("overlap", "gold_every", "lookahead") for value in (0, 1.5, "2", True, 10**12)),
+        ("seed", "x"),
+        ("seed", 1.5),
+    ],
+)
+def test_a_setting_with_which_nothing_could_be_asked_is_refused_with_its_value(
+    setting: str, value: object, tmp_path: Path
+) -> None:
+    features, labels = pool(50)
+    with pytest.raises(InputError, match=re.escape(repr(value))):
+        Campaign.create(tmp_path / "x.db", features, labels, groups=GROUPS, budget=3, **{setting: value})
+    assert not (tmp_path / "x.db").exists()
+
+
+@pytest.mark.parametrize("days", [float("inf"), float("nan"), 0.0, -1.0, 1e9])
+def test_tasks_are_handed_out_for_a_time_that_ends(days: float, on_sqlite: Workshop, tmp_path: Path) -> None:
+    campaign = on_sqlite.create()
+    with pytest.raises(InputError, match=r"from 0\.001"):
+        campaign.export(tmp_path / "tasks.json", tasks=2, task_days=days)
+    assert campaign.status().pending == 0

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from apod.audit.shares import CellAnswers, Cells, FloatArray
-from apod.data.dataset import UNKNOWN, IntArray
+from apod.data.dataset import UNKNOWN, IntArray, check_group_count
 from apod.errors import BudgetError, InputError
 from apod.fairness.counts import binary
 from apod.fairness.notions import EQUALIZED_ODDS, Notion
@@ -65,6 +65,7 @@ def check_people(
     decisions = {name: binary(name, values) for name, values in predictions.items()}
     if not decisions:
         raise InputError("There are no predictions to audit: pass one column at least.")
+    check_group_count(len(group_names))
     answers = _one_hot(np.asarray(groups), len(group_names))
     answered = answers.sum(axis=1) > 0
     for name, values in (("groups", answers), *decisions.items()):

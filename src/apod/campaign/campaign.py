@@ -16,7 +16,7 @@ from apod.campaign import answering, asking, audit, schema, transfer
 from apod.campaign.answering import ImportReport, Receipt
 from apod.campaign.answers import collect
 from apod.campaign.audit import LogCheck
-from apod.campaign.create import Pool, create, table_pool
+from apod.campaign.create import Pool, check_options, create, table_pool
 from apod.campaign.engine import EngineFactory, GroupAnswer, Model
 from apod.campaign.erasing import Erasure, erase
 from apod.campaign.errors import CampaignError, NotFound
@@ -139,7 +139,7 @@ class Campaign(Handing, Owning):
         settings: Mapping[str, Any],
     ) -> Campaign:
         if engine is None:
-            _check_options(options or {}, settings)
+            check_options(options or {}, settings, pool, len(groups))
         store = Store(url)
         folder = Path(files).absolute() if files is not None else default_folder(store)
         if folder is None:
@@ -369,14 +369,6 @@ class Campaign(Handing, Owning):
         All files are read: what is shown, what is learnt from, and what was computed from that.
         """
         return audit.verify_all(self.materials, noted)
-
-
-def _check_options(options: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
-    """Refuse what the package's own engine could not be built with or do, before anything is written."""
-    from apod.campaign.adapter import settings_of
-
-    if not settings_of(options).looks_ahead and settings.get("least_gain"):
-        raise InputError("A least gain needs the default preset's proxy and choice of the head: they look ahead.")
 
 
 def campaigns(url: str | os.PathLike[str]) -> list[CampaignInfo]:

@@ -25,10 +25,15 @@ from apod.campaign.reserve import held_out_rows
 from apod.campaign.settings import CampaignSettings, checked, composed
 from apod.campaign.store import Store
 from apod.campaign.upgrade import check_schema, upgrade
+from apod.data.blocks import blocks, is_large
+from apod.data.dataset import IntArray
+from apod.data.encode import check_numbers
 from apod.data.files import read_table
 from apod.data.labels import Labels, binary_labels
 from apod.data.own import FileColumns, load_file, refuse_copies
 from apod.errors import InputError
+
+LARGEST = 1e30  # of a large pool's numbers: their squares must be numbers too
 
 
 @dataclass(frozen=True)
@@ -70,10 +75,38 @@ def _write(store: Store, pool: Pool, settings: CampaignSettings, gold: dict[int,
         "features": store_features(files, pool.features, settings.groups),
         "display": display,
     }
+    _check_features(pool.features, held_out)
     if len(held_out):
         manifest["held_out"] = files.put_array(held_out)
     upgrade(store)
     return _insert(store, settings, manifest, files, gold)
+
+
+def check_options(options: Mapping[str, Any], settings: Mapping[str, Any], pool: Pool, groups: int) -> None:
+    """Refuse what the package's own engine could not be built with or do, before anything is written."""
+    from apod.campaign.adapter import settings_of
+    from apod.method.laplace import check_posterior_size
+
+    chosen = settings_of(options)
+    if chosen.body == "precomputed" and chosen.proxy == "laplace":
+        check_posterior_size(np.shape(pool.features)[-1], groups)
+    if not chosen.looks_ahead and settings.get("least_gain"):
+        raise InputError("A least gain needs the default preset's proxy and choice of the head: they look ahead.")
+
+
+def _check_features(features: Any, held_out: IntArray) -> None:
+    """Refuse, with its column and row, a number that no engine could standardise: nothing would ever be asked."""
+    if isinstance(features, pd.DataFrame) or not is_large(len(features)):
+        check_numbers(features, np.delete(np.arange(len(features)), held_out))
+        return
+    for here, block in blocks(np.asarray(features)):
+        bad = ~(np.abs(block) <= LARGEST)
+        if bad.any():
+            row, column = np.argwhere(bad)[0]
+            raise InputError(
+                f"Column 'x{column}' has a number that is not finite, or beyond {LARGEST:g}, in row {here.start + row} "
+                "(counting from 0): repair or remove that row."
+            )
 
 
 def _labels(pool: Pool) -> Labels:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
 from apod.campaign.state import CANNOT_TELL, DECLINED
-from apod.data.dataset import LabelValue
+from apod.data.dataset import LabelValue, check_group_count
 from apod.errors import BudgetError, InputError
 
 Kind = Literal["self_reported", "records", "perceived"]
@@ -17,6 +17,8 @@ KINDS: tuple[Kind, ...] = ("self_reported", "records", "perceived")
 
 NAME_LIMIT = 200
 TEXT_LIMIT = 100_000
+LONGEST_LEASE = 366 * 86_400
+MOST = 1_000_000_000
 
 
 @dataclass(frozen=True)
@@ -74,18 +76,23 @@ def checked(settings: CampaignSettings, rows: int) -> CampaignSettings:
     groups = tuple(clean_name("group name", group) for group in settings.groups)
     if len(groups) < 2 or len(set(groups)) != len(groups):
         raise InputError("A campaign needs at least two groups with different names.")
+    check_group_count(len(groups))
     if {CANNOT_TELL, DECLINED} & set(groups):
         raise InputError(f"{CANNOT_TELL!r} and {DECLINED!r} are answers of their own: give the group another name.")
-    whole = isinstance(settings.budget, int) and not isinstance(settings.budget, bool)
-    if not whole or settings.budget < 1:
+    if not _is_whole(settings.budget) or settings.budget < 1:
         raise BudgetError(f"The budget is {settings.budget!r}: give a whole number of answers, at least 1.")
-    if settings.overlap < 1 or settings.budget > rows * settings.overlap:
+    for name in ("overlap", "gold_every", "lookahead"):
+        value = getattr(settings, name)
+        if not _is_whole(value) or not 1 <= value <= MOST:
+            raise InputError(f"{name} is {value!r}: give a whole number from 1 to {MOST}.")
+    if not _is_whole(settings.seed):
+        raise InputError(f"The seed is {settings.seed!r}: give a whole number.")
+    if settings.budget > rows * settings.overlap:
         raise BudgetError(
             f"A budget of {settings.budget} answers with overlap {settings.overlap} does not fit {rows} rows: "
             "ask for fewer answers, or several per row (overlap)."
         )
-    if not settings.lease_seconds > 0 or settings.gold_every < 1 or settings.lookahead < 1:
-        raise InputError("lease_seconds, gold_every and lookahead must be above zero.")
+    check_lease("lease_seconds", settings.lease_seconds)
     share = settings.audit_share
     if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share < 1:
         raise InputError(f"The audit share is {share!r}: give a number from 0 (no audit) to below 1, like 0.2.")
@@ -100,6 +107,17 @@ def checked(settings: CampaignSettings, rows: int) -> CampaignSettings:
             clean_text(what, text)
     values = {item.name: getattr(settings, item.name) for item in fields(settings)}
     return CampaignSettings(**{**values, "name": clean_name("campaign name", settings.name), "groups": groups})
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def check_lease(what: str, seconds: object) -> None:
+    """Refuse a time that no question can be held for: it must end, and not before anybody can answer."""
+    number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if not number or not 0.001 <= seconds <= LONGEST_LEASE:  # type: ignore[operator]
+        raise InputError(f"{what} is {seconds!r}: give seconds from 0.001 to {LONGEST_LEASE} (a year).")
 
 
 def check_kind(kind: str) -> None:

@@ -19,7 +19,7 @@ from apod.campaign.exchange import READERS, WRITERS, Batch, Record, format_of, r
 from apod.campaign.journal import Desk
 from apod.campaign.label_studio import from_tasks, to_tasks
 from apod.campaign.question import parse_id, question_id
-from apod.campaign.settings import check_kind, clean_name, composed
+from apod.campaign.settings import check_kind, check_lease, clean_name, composed
 from apod.campaign.state import CANNOT_TELL, DECLINED, GOLD, GROUP, State
 from apod.errors import InputError
 from apod.files import write_private
@@ -94,6 +94,7 @@ def records(session: Session) -> list[Record]:
 
 def hand_out(session: Session, count: int, days: float) -> tuple[list[Record], str | None]:
     """Lease so many open questions at once, for work outside; and until when."""
+    check_lease("The time tasks are handed out for", days * 86_400)
     lease_ms = round(days * 86_400_000)
 
     def command(desk: Desk, wanted: int) -> tuple[list[Leased], list[Record]]:

@@ -24,6 +24,7 @@ from apod.classifier.inputs import NoGroupsWarning, checked_labels, group_codes,
 from apod.classifier.parameters import check_whole, checked_settings, encodes, seed_of
 from apod.classifier.saving import Model, load_model, save_model
 from apod.data import UNKNOWN, FairnessMetric, IntArray, TableEncoder, as_frame
+from apod.data.dataset import check_group_count
 from apod.errors import CheckpointError, InputError
 from apod.fairness.metrics import UndefinedRateWarning
 from apod.heads.bank import HeadBank
@@ -287,6 +288,7 @@ class APODClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         weights = np.asarray(membership, dtype=np.float64)
         if weights.shape != (len(labels), len(names)) or not (weights >= 0).all():
             raise InputError(f"membership must hold {len(labels)} x {len(names)} probabilities, one per row and group.")
+        check_group_count(len(names))
         order = np.argsort(np.array(names))
         weights, names = weights[:, order], tuple(names[place] for place in order)
         groups = np.where(weights.sum(axis=1) > 0, weights.argmax(axis=1), UNKNOWN)

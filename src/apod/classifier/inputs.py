@@ -10,13 +10,13 @@ import pandas as pd
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_array, column_or_1d
 
-from apod.data.dataset import UNKNOWN, IntArray
+from apod.data.dataset import UNKNOWN, IntArray, check_group_count
 from apod.data.frames import category_codes, category_name
 from apod.data.labels import positive_of
 from apod.errors import InputError
 from apod.randomness import generator
 
-MOST_GROUPS = 10
+BELIEVED = 10
 """So many groups are always believed; beyond, most of them must have been seen more than once."""
 
 
@@ -121,11 +121,12 @@ def _check_groups(groups: int, known: int) -> None:
             f"All {known} annotated rows are of one group: fairness needs at least two to compare; annotate more rows "
             "(query with a larger batch_size, on the last fit), or leave sensitive_features out for now."
         )
-    if groups > max(MOST_GROUPS, known // 2):
+    if groups > max(BELIEVED, known // 2):
         raise InputError(
             f"sensitive_features has {groups} different groups in {known} annotated rows: pass names of groups, "
             "not a number for each person."
         )
+    check_group_count(groups)
 
 
 def training_and_validation(

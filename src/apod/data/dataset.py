@@ -9,14 +9,24 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from apod.errors import InputError
 from apod.randomness import generator
 
 UNKNOWN = -1
 """Code of a group nobody recorded. Never a group of its own."""
 
+MOST_GROUPS = 32
+"""Groups that can be compared: the posterior of f_a has weights for each, and grows with the square of their number."""
+
 IntArray = npt.NDArray[np.int64]
 FairnessMetric = Literal["eop", "delta_eo"]
 LabelValue = str | bool | int | float
+
+
+def check_group_count(count: int) -> None:
+    """InputError where there are more groups than can be compared."""
+    if count > MOST_GROUPS:
+        raise InputError(f"There are {count} groups, and at most {MOST_GROUPS} can be compared: merge the small ones.")
 
 
 @dataclass(frozen=True)

@@ -183,6 +183,17 @@ class TableEncoder:
         return frame
 
 
+def check_numbers(X: Any, rows: IntArray) -> None:
+    """InputError, with the column and the row, where a number cannot be standardised by what `rows` of X show."""
+    if not isinstance(X, pd.DataFrame):
+        X = pd.DataFrame(np.asarray(X), copy=False).add_prefix("x")
+    for place, name in enumerate(map(str, X.columns)):
+        column = X.iloc[:, place]
+        if is_number(column):
+            seen = _finite(name, column)[rows]
+            NumberColumn(name, *_mean_and_scale(seen)).encode(column)
+
+
 def _column_from(entry: Mapping[str, Any]) -> NumberColumn | CategoryColumn:
     if "categories" in entry:
         return CategoryColumn(str(entry["name"]), tuple(str(c) for c in entry["categories"]))

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from apod.data.dataset import UNKNOWN, Dataset, IntArray, Task
+from apod.data.dataset import UNKNOWN, Dataset, IntArray, Task, check_group_count
 from apod.data.encode import MAX_CATEGORIES
 from apod.data.files import read_table, table_name
 from apod.data.frames import as_frame, category_codes, is_number
@@ -127,6 +127,7 @@ def read_groups(
         raise InputError(f"Column {name!r} has {rows} row(s) with a group other than {_some(names)}: name all groups.")
     if name is not None and len(found) < 2:
         raise InputError(f"Column {name!r} records {len(found)} group(s): there must be at least two to compare.")
+    check_group_count(len(names))
     if reference is not None and reference not in names:
         raise UnknownName("group", reference, names) if names else InputError("A reference group needs groups.")
     if reference is None and given is None and names:

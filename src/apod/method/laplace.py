@@ -12,10 +12,24 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from apod.errors import InputError
+
 Floats = npt.NDArray[np.float64]
 
 INTERCEPT_PRECISION = 0.01  # hardly any prior on how large the groups are
 DRAWS = 64
+MOST_PARAMETERS = 8448
+"""Weights a posterior may have, over all groups: its matrix takes half a gigabyte then, a round half a minute."""
+
+
+def check_posterior_size(width: int, n_groups: int) -> None:
+    """InputError where the posterior of so wide an input for so many groups would take too long and too much memory."""
+    size = (width + 1) * len(free_groups(n_groups))
+    if size > MOST_PARAMETERS:
+        raise InputError(
+            f"{width} columns for {n_groups} groups make {size} weights, and a posterior has at most "
+            f"{MOST_PARAMETERS}: use narrower embeddings, fewer groups, or the proxy 'logistic'."
+        )
 
 
 def precision_matrix(inputs: Floats, probabilities: Floats, trust: Floats, C: float) -> Floats:

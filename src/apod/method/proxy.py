@@ -19,7 +19,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from apod.data.blocks import is_large, moments
 from apod.heads.bank import HeadBank, initial_parameters
 from apod.method.answers import Answers, stack_answers
-from apod.method.laplace import curvature, free_groups, precision_matrix, weight_draws
+from apod.method.laplace import check_posterior_size, curvature, free_groups, precision_matrix, weight_draws
 from apod.method.penalty import cross_entropy_slope
 from apod.randomness import generator
 from apod.threads import one_thread
@@ -198,6 +198,7 @@ class LaplaceProxy(LogisticProxy):
         dataset: str,
         dtype: torch.dtype = torch.float32,
     ) -> None:
+        check_posterior_size(width, n_groups)
         super().__init__(trajectories, width, n_groups, seed, dataset, dtype, regularisation=3 / width)
         self._key = (seed, "posterior", dataset)
         size = (width + 1) * len(free_groups(n_groups))

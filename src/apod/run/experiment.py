@@ -11,7 +11,7 @@ from typing import Any
 
 from apod import __version__
 from apod.data.blocks import steps_per_round
-from apod.data.dataset import UNKNOWN, Dataset
+from apod.data.dataset import UNKNOWN, Dataset, check_group_count
 from apod.errors import InputError
 from apod.heads.bank import HeadBank
 from apod.method.algorithm1 import Mitigation
@@ -105,6 +105,7 @@ def run_experiment(
         raise InputError(
             f"{dataset.name} has no recorded groups to answer from: name a sensitive column or an annotator."
         )
+    check_group_count(len(dataset.group_names))
     n_train = int(len(dataset) * dataset.task.split[0])
     allowed = answers_allowed(dataset.task.budget if budget is None else budget, n_train, len(dataset.group_names))
     if not 0 <= audit_share < 1:
