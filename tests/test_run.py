@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 
 from apod.data import UNKNOWN, Dataset, load_dataset, make_example
 from apod.errors import AnnotatorError, BudgetError, CheckpointError, InputError
 from apod.fairness.metrics import evaluate
 from apod.heads.bank import HeadBank
 from apod.method.annotators import RecordedGroups
+from apod.method.prepare import prepare
 from apod.method.settings import PRESETS, Settings
 from apod.report import render_report
 from apod.run import Listener, Outcome, run_experiment
@@ -331,6 +333,30 @@ def test_an_audit_share_asks_random_test_people_and_stands_beside_the_records(tm
     again = run_experiment(people, told, budget=100, audit_share=0.8, checkpoint=tmp_path / "c", resume=True)
     assert again.result["audit"] == found
     assert "What can be said without records" in render_report(outcome.result)
+
+
+def test_a_rate_of_0_or_1_has_an_interval_of_positive_width_and_so_has_the_gap() -> None:
+    people = make_example(600, seed=1)
+    told = Settings(strengths=(0.1,), body_epochs=1, epochs=1, questions_per_round=3)
+    prepared = prepare(people, told, 0)
+    outcome = run_experiment(people, told, budget=9, prepared=prepared)
+    test = prepared.split.test
+    lone = np.full(len(people), 0)
+    lone[test[np.flatnonzero(people.labels[test] == 1)[:3]]] = 1  # a group of three, all of label 1 ...
+    lone[test[np.flatnonzero(people.labels[test] == 0)[:2]]] = 1  # ... and two of label 0
+    few = replace(prepared, dataset=replace(people, groups=lone))
+    found = metrics_entries(few, outcome.kept, outcome.mitigation.notion, 0)[0]
+    group = people.group_names[1]
+    for rate, size in (("tpr", 3), ("fpr", 2)):
+        value, (low, high) = found["groups"][group][rate], found["intervals"]["groups"][group][rate]
+        assert low <= value <= high
+        if value in (0, 1):  # Jeffreys: Beta(x + 1/2, n - x + 1/2), one end at the value
+            edge = stats.beta.ppf(0.975 if value == 0 else 0.025, size * value + 0.5, size * (1 - value) + 0.5)
+            assert (high if value == 0 else low) == pytest.approx(edge)
+            assert high - low > 0.5
+    low, high = found["intervals"]["gap"]
+    assert low <= found["gap"] <= high
+    assert high - low > 0.4
 
 
 def test_the_audit_changes_no_question_and_no_head(tmp_path: Path) -> None:

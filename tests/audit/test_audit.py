@@ -122,7 +122,7 @@ def test_intervals_of_differences_and_of_the_change_cover_the_truth(features: bo
 def test_the_change_of_the_gap_is_the_gap_after_minus_the_gap_before() -> None:
     people = population(1500)
     for number in range(20):
-        rows = np.random.default_rng(number).choice(1500, 40, replace=False)
+        rows = np.random.default_rng(number).choice(1500, 60, replace=False)
         decided = {"before": people["before"], "after": people["after"]}
         found = audit(people["labels"], decided, answers_of(people, rows), NAMES, seed=number)
         assert found.change is not None

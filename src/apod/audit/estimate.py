@@ -30,6 +30,12 @@ DRAWS = 4000
 LEAST_FOR_PROXY = 10
 """Answers below which no proxy is fitted: it would only add noise."""
 
+LEAST_FOR_POINT = 60
+"""Answers drawn at random below which an audit gives intervals and no estimates (docs/audit.md)."""
+
+ENOUGH = 40
+"""Answers, about, until the interval of a gap is narrower than half of all a gap can be (docs/audit.md)."""
+
 WITHIN = (0.1, 0.05, 0.02)
 """How exactly the plan offers to know the differences."""
 
@@ -48,6 +54,10 @@ class Estimate:
     def to_dict(self) -> dict[str, float | None]:
         """For JSON."""
         return {"value": self.value, "low": self.low, "high": self.high}
+
+    def span(self) -> Estimate:
+        """The interval alone."""
+        return Estimate(None, self.low, self.high)
 
     @property
     def width(self) -> float | None:
@@ -113,6 +123,10 @@ def _differences(estimates: Mapping[str, Estimate]) -> dict[str, dict[str, float
     return {f"{rate}_difference": found for rate, found in _dicts(estimates).items()}
 
 
+def _spans(estimates: Mapping[str, Estimate]) -> dict[str, Estimate]:
+    return {name: estimate.span() for name, estimate in estimates.items()}
+
+
 @dataclass(frozen=True)
 class Audit:
     """How unfair the predictions are, how sure that is, and what more answers would add."""
@@ -145,9 +159,33 @@ class Audit:
             found.append(
                 f"A cell of label and decision has {thin} answers: `apod audit FILE --draw` spreads them better."
             )
-        if self.drawn < 100:
+        if self.drawn < LEAST_FOR_POINT:
+            found.append(
+                f"{self.drawn} answers drawn at random are few: intervals, and no estimates below {LEAST_FOR_POINT}."
+            )
+        elif self.drawn < 100:
             found.append(f"{self.drawn} answers drawn at random are few: intervals are tested from 100 on.")
         return tuple(found)
+
+    def spans(self) -> Audit:
+        """The same without estimates: what few answers leave."""
+        views = {
+            name: replace(
+                view,
+                groups={group: _spans(found) for group, found in view.groups.items()},
+                differences=_spans(view.differences),
+                gap=view.gap.span(),
+                classical={},
+            )
+            for name, view in self.views.items()
+        }
+        change = self.change and replace(
+            self.change,
+            differences=_spans(self.change.differences),
+            gap=self.change.gap.span(),
+            groups={group: _spans(found) for group, found in self.change.groups.items()},
+        )
+        return replace(self, views=views, change=change)
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -185,7 +223,8 @@ def audit(
     at random; None: all answered rows were drawn at random, everybody with the same chance.
 
     proxies (n, g): P(group), made without the answers drawn at random; or features (n, d), from which they are
-    cross-fitted. Without either the answers stand alone. The gap and the plan are those of the notion.
+    cross-fitted. Without either the answers stand alone. The gap and the plan are those of the notion. Fewer than
+    `LEAST_FOR_POINT` answers drawn at random leave intervals without an estimate.
     """
     if not 0 < level < 1:
         raise InputError(f"level is {level}: pass a share between 0 and 1, like 0.95.")
@@ -196,7 +235,7 @@ def audit(
     auditor = _Auditor(people, guessed, notion, seed, level)
     names = list(people.decisions)
     views = {name: auditor.view(name) for name in names}
-    return Audit(
+    found = Audit(
         group_names=people.group_names,
         notion=notion,
         people=len(people.labels),
@@ -208,6 +247,7 @@ def audit(
         change=auditor.change(views) if len(names) > 1 else None,
         precision=auditor.precision(names[0]),
     )
+    return found if found.drawn >= LEAST_FOR_POINT else found.spans()
 
 
 def group_proxies(
@@ -337,7 +377,8 @@ class _Auditor:
 
     def _classical(self, sample: CellAnswers, cells: Cells, notion: Notion) -> Estimate:
         middle, low, high = classical_difference(sample, cells, notion, self.level)
-        return NOTHING if np.isnan(middle) else Estimate(float(middle), float(low), float(high))
+        # rates of 0 and 1 have no spread: the textbook would claim certainty
+        return Estimate(float(middle), float(low), float(high)) if low < high else NOTHING
 
 
 def _between(before: Estimate, after: Estimate, span: Estimate) -> Estimate:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -9,10 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from apod.audit import Audit, audit
+from apod.audit.estimate import ENOUGH
 from apod.campaign.answers import Collected
 from apod.campaign.engine import Auditable, Engine, Model
 from apod.campaign.materials import Materials
-from apod.campaign.reserve import audit_order
+from apod.campaign.reserve import audit_order, planned
 from apod.data.dataset import IntArray
 from apod.errors import InputError
 from apod.fairness.notions import EQUALIZED_ODDS
@@ -24,9 +26,6 @@ if TYPE_CHECKING:
 
 WIDEST = 0.5
 """Of all that a gap can be. A wider interval says nothing, and is no headline."""
-
-NEEDED = 40
-"""Audit answers, about, until the interval of a gap is that narrow (docs/audit.md)."""
 
 NOT_AUDITABLE = "This campaign's engine makes no decisions to audit: audit the classifier's with `apod audit`."
 
@@ -66,6 +65,22 @@ def audit_campaign(
         notion=getattr(engine, "notion", EQUALIZED_ODDS),  # an engine of one's own need not have one
         seed=materials.settings.seed,
     )
+
+
+def audit_advice(budget: int, share: float, overlap: int) -> str | None:
+    """What to change where an audit of this share cannot say anything of a gap; None where it can."""
+    people = planned(share, budget, overlap)
+    if people >= ENOUGH:
+        return None
+    if share == 0:
+        return "Without an audit nothing measures the gap between the groups (--audit-share)."
+    asked = budget // overlap
+    if asked >= 2 * ENOUGH:
+        proposed = f"--audit-share {math.ceil(100 * ENOUGH / asked) / 100:g}"
+    else:  # as many people to train on as before
+        more = asked - people + ENOUGH
+        proposed = f"--budget {more * overlap} --audit-share {math.ceil(100 * ENOUGH / more) / 100:g}"
+    return f"An audit of {people} people says nothing about a gap, one of about {ENOUGH} does: {proposed}."
 
 
 def gaps_of(audit: Audit, materials: Materials, collected: Collected) -> dict[str, Any]:

@@ -138,6 +138,7 @@ def plan_text(more: int | None, within: float, left: int) -> str:
 
 
 def _span(estimate: Estimate) -> str:
-    if estimate.value is None:
+    if estimate.low is None:
         return "unknown"
-    return f"{estimate.value:+.3f} [{estimate.low:+.3f}, {estimate.high:+.3f}]"
+    ends = f"[{estimate.low:+.3f}, {estimate.high:+.3f}]"
+    return ends if estimate.value is None else f"{estimate.value:+.3f} {ends}"

@@ -56,6 +56,7 @@ def new(
     Example: apod campaign new hiring.db people.csv --label hired --groups female,male --budget 40
     """
     from apod.campaign import Campaign
+    from apod.campaign.auditing import audit_advice
     from apod.cli.progress_lines import shown_progress
 
     with shown_progress("Creating the campaign", at_once=True):
@@ -94,6 +95,9 @@ def new(
     typer.echo(f"{status.name}: {status.budget} answers to ask for. Next: apod ask {without_password(url)}")
     for reminder in status.reminders:
         typer.echo(f"reminder: {reminder}", err=True)
+    advice = audit_advice(budget, audit_share, overlap)
+    if advice is not None:
+        typer.echo(f"note: {advice}", err=True)
 
 
 def _gold(path: Path) -> dict[int, str]:

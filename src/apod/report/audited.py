@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from apod.fairness.metrics import RATE_WORDS
-from apod.report.numbers import UNDEFINED, percent, percent_span, points, signed_points
-from apod.report.tables import Cell, Table, notion_of
+from apod.report.numbers import UNDEFINED, percent, points, signed_points
+from apod.report.tables import Cell, Table, estimated, notion_of
 
 Result = Mapping[str, Any]
 _VIEWS = (("before", "vanilla", "without"), ("after", "selected", "with"))
@@ -16,7 +16,9 @@ _VIEWS = (("before", "vanilla", "without"), ("after", "selected", "with"))
 def audited_table(result: Result) -> Table:
     """Every rate as audited, with its interval, beside the recorded one."""
     audit, rows = result["audit"], []
-    for view, metrics, when in _VIEWS:
+    caption = f"From {audit['answers']['drawn']} answers about random people of the test part, with 95% intervals"
+    changed = result["selected"]["strength"] > 0
+    for view, metrics, when in _VIEWS if changed else _VIEWS[:1]:
         found = audit["predictions"][view]
         recorded = result[metrics]
         for name in result["group_names"]:
@@ -25,21 +27,15 @@ def audited_table(result: Result) -> Table:
                 rows.append(
                     [
                         Cell(f"{RATE_WORDS[rate]} of {name}, {when}"),
-                        _cell(found["groups"][name][rate]),
+                        estimated(found["groups"][name][rate], percent),
                         Cell(percent(told)),
                     ]
                 )
-        gap = found["gap"]
-        audited = Cell(points(gap["value"]), percent_span([gap["low"], gap["high"]]))
-        rows.append([Cell(f"Gap {when}, points"), audited, Cell(points(recorded["gap"]))])
-    change = audit["change"]["gap"]
+        rows.append([Cell(f"Gap {when}, points"), estimated(found["gap"], points), Cell(points(recorded["gap"]))])
+    if not changed:
+        return Table(caption, ["", "audited", "recorded"], rows)
+    change = estimated(audit["change"]["gap"], signed_points)
     before, after = result["vanilla"]["gap"], result["selected"]["gap"]
     truth = UNDEFINED if before is None or after is None else signed_points(after - before)
-    span = f"{signed_points(change['low'])} to {signed_points(change['high'])}"
-    rows.append([Cell("Change of the gap, points"), Cell(signed_points(change["value"]), span), Cell(truth)])
-    caption = f"From {audit['answers']['drawn']} answers about random people of the test part, with 95% intervals"
+    rows.append([Cell("Change of the gap, points"), change, Cell(truth)])
     return Table(caption, ["", "audited", "recorded"], rows)
-
-
-def _cell(estimate: Result) -> Cell:
-    return Cell(percent(estimate["value"]), percent_span([estimate["low"], estimate["high"]]))

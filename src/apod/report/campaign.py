@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +11,6 @@ from apod.fairness.metrics import RATE_WORDS, RATES
 from apod.report.figures import rate_chart
 from apod.report.numbers import (
     UNDEFINED,
-    Value,
     count,
     decimal,
     percent,
@@ -25,7 +24,7 @@ from apod.report.numbers import (
 from apod.report.outlook import outlook_chart, outlook_sentence
 from apod.report.render import fill
 from apod.report.svg import shorten
-from apod.report.tables import MOST_ROWS, Cell, Table, groups_table, notion_of
+from apod.report.tables import MOST_ROWS, Cell, Table, estimated, groups_table, notion_of
 
 Facts = Mapping[str, Any]
 LEVELLED = 0.015
@@ -213,20 +212,14 @@ def _differences(facts: Facts) -> Table:
     for rate in notion_of(audit).rates:
         key = f"{rate}_difference"
         row = [Cell(f"{RATE_WORDS[rate]}, {what}")]
-        row += [_cell(view[key]) for view in audit["predictions"].values()]
-        row += [_cell(audit["change"][key])] if audit["change"] else []
+        row += [estimated(view[key], signed_points) for view in audit["predictions"].values()]
+        row += [estimated(audit["change"][key], signed_points)] if audit["change"] else []
         rows.append(row)
-    gaps = [_cell(view["gap"], points) for view in audit["predictions"].values()]
-    gaps += [_cell(audit["change"]["gap"])] if audit["change"] else []
+    gaps = [estimated(view["gap"], points) for view in audit["predictions"].values()]
+    gaps += [estimated(audit["change"]["gap"], signed_points)] if audit["change"] else []
     rows.append([Cell("Gap"), *gaps])
     columns = ["Difference", "without", *(["with", "change"] if audit["change"] else [])]
     return Table("Signed differences and the gap, in points, with 95% intervals", columns, rows)
-
-
-def _cell(estimate: Facts, show: Callable[[Value], str] = signed_points) -> Cell:
-    if estimate["value"] is None:
-        return Cell(within(estimate, show) if estimate["low"] is not None else UNDEFINED)
-    return Cell(show(estimate["value"]), f"{show(estimate['low'])} to {show(estimate['high'])}")
 
 
 def _plan(audit: Facts) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,8 +11,10 @@ from apod.fairness.metrics import RATE_WORDS, RATES
 from apod.fairness.notions import EQUALIZED_ODDS, Notion, find_notion
 from apod.report.numbers import (
     UNDEFINED,
+    Value,
     count,
     decimal,
+    defined,
     listed,
     percent,
     percent_span,
@@ -47,6 +49,14 @@ class Table:
     names: int = 1
     marked: int | None = None  # a row to set apart
     left_out: int = 0  # rows beyond MOST_ROWS
+
+
+def estimated(estimate: Result, show: Callable[[Value], str]) -> Cell:
+    """An estimate over its interval; the interval alone where answers are too few for one."""
+    if not (defined(estimate["low"]) and defined(estimate["high"])):
+        return Cell(UNDEFINED)
+    ends = f"{show(estimate['low'])} to {show(estimate['high'])}"
+    return Cell(ends) if estimate["value"] is None else Cell(show(estimate["value"]), ends)
 
 
 def _cells(*texts: str) -> list[Cell]:

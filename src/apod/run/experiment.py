@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from apod import __version__
+from apod.audit.estimate import ENOUGH
 from apod.data.blocks import steps_per_round
 from apod.data.dataset import UNKNOWN, Dataset, check_group_count
 from apod.errors import InputError
@@ -133,6 +134,11 @@ def run_experiment(
         listener.stage("Auditing")
         auditing = Interview(answer, dataset.group_names, prepared.split.test, heard, keep)
         outcome.result["audit"] = _audit(outcome, audits, auditing, seed)
+        if audits < ENOUGH:
+            outcome.result["notes"].append(
+                f"{audits} audit answers say nothing about a gap: it takes about {ENOUGH} until its interval is "
+                "narrower than half of all a gap can be."
+            )
     return outcome
 
 

@@ -6,10 +6,12 @@ Nothing here decides anything: the test part and the recorded groups are only re
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy import stats
 
 from apod.data.dataset import Dataset
 from apod.fairness.metrics import (
@@ -22,7 +24,7 @@ from apod.fairness.metrics import (
     metric_table,
     paired_bootstrap,
 )
-from apod.fairness.notions import Notion
+from apod.fairness.notions import Notion, count_events
 from apod.heads.bank import HeadBank
 from apod.jsonable import number
 from apod.method.algorithm1 import Mitigation
@@ -34,6 +36,7 @@ from apod.method.state import named_reason
 from apod.randomness import generator
 
 CURVE_METRICS = ("accuracy", "balanced_accuracy", "gap", "delta_eo", "eop")
+JEFFREYS_DRAWS = 2000
 INTERVALS = ("accuracy", "balanced_accuracy", "gap", "delta_eo", "eop")
 
 
@@ -120,9 +123,34 @@ def metrics_entries(prepared: Prepared, bank: HeadBank, notion: Notion, seed: in
     for k in range(len(bank)):
         one = Metrics.from_counts(counts[k], names, notion, warn=False)
         # the same draws for every head: equal predictions have equal intervals
-        intervals = bootstrap(counts[k], generator(seed, "bootstrap", prepared.dataset.key), notion)
-        entries.append({**one.to_dict(), "intervals": _intervals(intervals, names)})
+        rng = generator(seed, "bootstrap", prepared.dataset.key)
+        intervals = bootstrap(counts[k], rng, notion)
+        entries.append({**one.to_dict(), "intervals": _intervals(_widened(intervals, counts[k], notion, rng), names)})
     return entries
+
+
+def _widened(
+    intervals: dict[str, Interval], counts: GroupCounts, notion: Notion, rng: np.random.Generator
+) -> dict[str, Interval]:
+    """The bootstrap's intervals; where it has nothing to resample, a rate of 0 or 1, Jeffreys' interval instead.
+
+    So three people who are all recognised do not make a rate that is certain, nor a gap that rests on it.
+    """
+    found = dict(intervals)
+    for rate, one in RATES.items():
+        happened, people = (part[0, 0] for part in count_events(one, counts))  # (g,)
+        sure = (people > 0) & ((happened == 0) | (happened == people))
+        low, high = (stats.beta.ppf(end, happened + 0.5, people - happened + 0.5) for end in (0.025, 0.975))
+        low, high = np.where(happened == 0, 0.0, low), np.where(happened == people, 1.0, high)
+        old = found[rate]
+        found[rate] = replace(old, low=np.where(sure, low, old.low), high=np.where(sure, high, old.high))
+    happened, people = count_events(notion, counts)  # (k, e, g)
+    if (people > 0).all() and ((happened == 0) | (happened == people)).any():
+        drawn = notion.gap(rng.beta(happened + 0.5, people - happened + 0.5, size=(JEFFREYS_DRAWS, *happened.shape)))
+        low, high = np.quantile(drawn, (0.025, 0.975))
+        old = found["gap"]
+        found["gap"] = replace(old, low=np.minimum(old.low, low), high=np.maximum(old.high, high))
+    return found
 
 
 def _intervals(intervals: dict[str, Interval], names: Sequence[str]) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from fastapi.responses import FileResponse, Response
 from pydantic import BaseModel
 from starlette.background import BackgroundTask
 
+from apod.audit.estimate import ENOUGH
 from apod.campaign.achieved import Achieved
-from apod.campaign.auditing import NEEDED
 from apod.campaign.watching import Dashboard
 from apod.web.annotating import Empty
 from apod.web.building import FILES, Built, What
@@ -118,7 +118,7 @@ def dashboard_body(found: Dashboard) -> dict[str, Any]:
             "rows": found.rows,
             "state": found.phase,
             "audit_planned": found.audit_planned,
-            "audit_needed": NEEDED,
+            "audit_needed": ENOUGH,
         },
         "pace": {"per_hour": found.per_hour, "seconds_left": found.seconds_left},
         "strengths": [point["strength"] for point in history[-1]["curve"]] if history else [],
