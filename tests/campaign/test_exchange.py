@@ -42,7 +42,8 @@ def told(campaign: Campaign) -> list[Record]:
 
 def eventful(workshop: Workshop) -> Campaign:
     """Every sort of answer there is."""
-    campaign = workshop.create(groups=ODD_GROUPS, ids=IDS, overlap=2, budget=12, lease_seconds=60, gold={3: "NA"})
+    settings = {"overlap": 2, "budget": 12, "lease_seconds": 60, "gold": {3: "NA"}, "gold_every": 10**9}
+    campaign = workshop.create(groups=ODD_GROUPS, ids=IDS, **settings)
     for step in range(3):
         for name in ("anna", 'bob, "the" builder'):
             question = campaign.ask(name)

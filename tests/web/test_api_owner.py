@@ -265,6 +265,9 @@ def test_an_owner_hears_of_refits_and_an_annotator_does_not(server: Live) -> Non
     assert json.loads(owner[2].removeprefix("data: "))["campaign"]["answered"] == 1
     assert owner[3] == "event: refit"
     assert json.loads(owner[4].removeprefix("data: "))["answers"] == 1
+    annotator = stream(server, "annotator", 3)
+    assert annotator[1] == "event: progress"
+    assert json.loads(annotator[2].removeprefix("data: ")).keys() == {"campaign", "state"}  # no number of events
 
 
 def test_an_owner_hears_when_the_campaign_cannot_be_looked_at_and_when_it_can_again(

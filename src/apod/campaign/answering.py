@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from apod.campaign.asking import find_lease, has_answered, keyed
+from apod.campaign.asking import find_lease, keyed, own_answer, would_be_taken
 from apod.campaign.errors import CampaignFinished, Conflict, NotFound
 from apod.campaign.events import Sealed
 from apod.campaign.journal import Desk
@@ -48,7 +48,7 @@ def tell(desk: Desk, token: int, value: Value, kind: str, annotator: str | None,
         given = state.answers.get(state.keys[key])
         if given is None or given.token != token or not _same(desk, given, value):
             raise Conflict("This key was used for another answer: use a new one, or `correct` the answer.")
-        return _receipt(given, repeated=True)
+        return _receipt(state, given, repeated=True)
     if held.answer is not None:
         given = state.answers[held.answer]
         if given.withdrawn:
@@ -57,7 +57,7 @@ def tell(desk: Desk, token: int, value: Value, kind: str, annotator: str | None,
             raise Conflict(
                 "This question has a different answer already: to change it, correct it (`apod tell --correct`)."
             )
-        return _receipt(given, repeated=True)
+        return _receipt(state, given, repeated=True)
     late = not state.live(held, desk.now)
     own = [other.token for other in _own_leases(state, held) if state.live(other, desk.now)]
     body = {
@@ -70,7 +70,7 @@ def tell(desk: Desk, token: int, value: Value, kind: str, annotator: str | None,
         **keyed(key),
     }
     seq = desk.append("answered", body, _seal(value))
-    return _receipt(state.answers[seq])
+    return _receipt(state, state.answers[seq])
 
 
 def correct(desk: Desk, token: int, value: Value, kind: str | None, annotator: str | None, key: str | None) -> Receipt:
@@ -83,20 +83,20 @@ def correct(desk: Desk, token: int, value: Value, kind: str | None, annotator: s
     if key is not None and key in state.keys:
         if state.keys[key] not in given.values:
             raise Conflict("This key was used for something else: use a new one.")
-        return _receipt(given, repeated=True)
+        return _receipt(state, given, repeated=True)
     if given.withdrawn:
         raise _taken_back(state, held)
     if given.erased:
         raise Conflict("This answer was erased and is not asked for again.")
     stored = desk.answer(given.values[-1])
     if (given.outcome, stored) == (value.outcome, value.group) and kind in (None, given.kind):
-        return _receipt(given, repeated=True)
-    free = not state.settings.get("unanswered_costs", True)
-    if free and value.outcome == GROUP and not state.costs(given) and _full(state, desk.now, given):
+        return _receipt(state, given, repeated=True)
+    dearer = given.counted and state.has_price(value.outcome) and not state.has_price(given.outcome)
+    if dearer and state.spent + state.pending(desk.now) >= state.budget:  # gold too: it must not be told apart
         raise BudgetError("The budget is used up: this correction would cost one more answer. Extend the budget.")
     body = {"answer": given.seq, "kind": kind or given.kind, "outcome": value.outcome, **keyed(key)}
     desk.append("corrected", body, _seal(value))
-    return _receipt(given)
+    return _receipt(state, given)
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def take_in(desk: Desk, incoming: Iterable[Incoming], cancelled: Iterable[int | 
     repeated, conflicts = 0, []
     seen: dict[tuple[int, str], Value] = {}
     for item in incoming:
-        there = _find(state, item)
+        there = own_answer(state, item.row, item.annotator)
         if there is not None:
             stored = Value(there.outcome, desk.answer(there.values[-1]))
         elif (item.row, item.annotator) in seen:
@@ -161,10 +161,10 @@ def take_in(desk: Desk, incoming: Iterable[Incoming], cancelled: Iterable[int | 
 
 def _check_room(desk: Desk, fresh: list[Incoming]) -> None:
     state = desk.state
-    free = not state.settings.get("unanswered_costs", True)
     paid = (item for item in fresh if item.counted and item.purpose != GOLD)
-    cost = sum(item.value.outcome == GROUP or not free for item in paid)
-    own = sum(len(_held_by(state, item, desk.now)) for item in fresh)  # places their own leases keep for them
+    cost = sum(state.has_price(item.value.outcome) for item in paid)
+    held = [one for item in fresh for one in _held_by(state, item, desk.now)]
+    own = sum(state.questions[one.number].purpose != GOLD for one in held)  # places their own leases keep for them
     room = state.budget - state.spent - state.pending(desk.now) + own
     if cost > room:
         raise BudgetError(
@@ -172,12 +172,15 @@ def _check_room(desk: Desk, fresh: list[Incoming]) -> None:
             "Nothing was imported."
         )
     taken = {number: state.filled(asked) for number, asked in state.questions.items()}
-    for held in state.outstanding.values():
-        taken[held.number] += state.live(held, desk.now)
+    for one in state.outstanding.values():
+        taken[one.number] += state.live(one, desk.now)
     for item in fresh:
+        if item.purpose == GOLD:
+            continue
         number = state.rows.get(item.row, -1 - item.row)
-        taken[number] = taken.get(number, 0) + item.counted - len(_held_by(state, item, desk.now))
-        if taken[number] > state.overlap and item.purpose != GOLD:
+        own = sum(one.number == number for one in _held_by(state, item, desk.now))
+        taken[number] = taken.get(number, 0) + item.counted - own
+        if taken[number] > state.overlap:
             raise BudgetError(
                 f"Row {item.row} would have {taken[number]} answers and the campaign's overlap is {state.overlap}: "
                 "import one answer per person asked. Nothing was imported."
@@ -199,40 +202,31 @@ def _take(desk: Desk, item: Incoming) -> None:
         "lease_ms": 0,
         "expired": [],
     }
-    own = _held_by(state, item, desk.now)
+    own = [one.token for one in _held_by(state, item, desk.now)]
     token = desk.append("asked", body)
     told = {"token": token, "kind": item.kind, "outcome": item.value.outcome, "counted": item.counted}
     desk.append("answered", {**told, "late": item.late, "expired": own, "source": "import"}, _seal(item.value))
 
 
 def _number(state: State, item: Incoming) -> int | None:
-    """The question about the row, if it was asked about; gold questions are apart."""
-    return (state.gold_questions if item.purpose == GOLD else state.rows).get(item.row)
+    """The question about the row, if it was asked about; every annotator has gold questions of their own."""
+    return (state.gold_of.get(item.annotator, {}) if item.purpose == GOLD else state.rows).get(item.row)
 
 
-def _held_by(state: State, item: Incoming, now: int) -> list[int]:
-    """Leases of the row that the answer settles: its annotator's own, and the one it was handed out under."""
-    tokens = [*state.tokens_of.get(item.annotator, ()), *([item.token] if item.token in state.leases else [])]
-    mine = (state.leases[token] for token in dict.fromkeys(tokens) if token is not None)
-    return [held.token for held in mine if state.live(held, now) and held.number == _number(state, item)]
-
-
-def _find(state: State, item: Incoming) -> Given | None:
-    number = _number(state, item)
-    if number is None:
-        return None
-    for seq in state.questions[number].given:
-        given = state.answers[seq]
-        if given.annotator == item.annotator and not given.withdrawn:
-            return given
-    return None
+def _held_by(state: State, item: Incoming, now: int) -> list[Lease]:
+    """Leases of the row that the answer ends: its annotator's own, and the one it was handed out under."""
+    numbers = (state.rows.get(item.row), state.gold_of.get(item.annotator, {}).get(item.row))
+    held = (state.leases[token] for number in numbers if number for token in state.questions[number].tokens)
+    return [
+        one for one in held if state.live(one, now) and (one.annotator == item.annotator or one.token == item.token)
+    ]
 
 
 def _taken_back(state: State, held: Lease) -> Conflict:
     """That an answer was undone, and under which id its annotator holds or held the question since."""
     tokens = state.questions[held.number].tokens
     last = max(token for token in tokens if state.leases[token].annotator == held.annotator)
-    now = f"the question is {held.number}-{last} now" if last > held.token else "ask for the question again"
+    now = f"the question is {state.id_of(last)} now" if last > held.token else "ask for the question again"
     return Conflict(f"This answer was taken back: {now}.")
 
 
@@ -244,27 +238,22 @@ def _own_leases(state: State, held: Lease) -> list[Lease]:
 
 
 def _first(state: State, held: Lease) -> bool:
-    """Whether no other answer of this annotator to the question stands: nobody counts twice on a row."""
-    return not has_answered(state, state.questions[held.number], held.annotator)
+    """Whether no other answer of this annotator about the row stands: nobody counts twice on a row."""
+    return own_answer(state, state.questions[held.number].row, held.annotator) is None
 
 
 def _still_wanted(state: State, held: Lease, now: int, own: int) -> bool:
     """Whether a late answer can still take part: nobody else has its place, and there is budget for it."""
     asked = state.questions[held.number]
     if asked.purpose == GOLD:
-        return True
+        taken = would_be_taken(state, asked, held.annotator, held.expires)
+        return bool(own) or (not taken and state.spent + state.pending(now) < state.budget)
     others = sum(
         other.number == held.number and other.annotator != held.annotator and state.live(other, now)
         for other in state.outstanding.values()
     )
     room = state.filled(asked) + others < state.overlap
     return room and state.spent + state.pending(now) - own < state.budget
-
-
-def _full(state: State, now: int, given: Given) -> bool:
-    if state.questions[given.number].purpose == GOLD or not given.counted:
-        return False
-    return state.spent + state.pending(now) >= state.budget
 
 
 def _same(desk: Desk, given: Given, value: Value) -> bool:
@@ -279,9 +268,9 @@ def _seal(value: Value) -> Sealed | None:
     return Sealed(value.group) if value.outcome == GROUP else None
 
 
-def _receipt(given: Given, repeated: bool = False) -> Receipt:
+def _receipt(state: State, given: Given, repeated: bool = False) -> Receipt:
     return Receipt(
-        f"{given.number}-{given.token}",
+        state.id_of(given.token),
         given.seq,
         given.late,
         given.counted and not given.withdrawn,

@@ -1,4 +1,9 @@
-"""Commands that put questions into people's hands and take them back."""
+"""Commands that put questions into people's hands and take them back.
+
+A gold question must not be recognisable. It comes at a random place among so many, only where another could have come,
+under an id like any other. Whether it comes again and whether a late answer to it counts goes by what would become of
+any other question left at that moment: the next person who asks gets it.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +16,7 @@ from apod.campaign import schema
 from apod.campaign.errors import CampaignFinished, Conflict, NotFound, NotYours, UnknownQuestion
 from apod.campaign.events import Sealed
 from apod.campaign.journal import Desk, Queued
-from apod.campaign.state import GOLD, Asked, Lease, State
+from apod.campaign.state import GOLD, Asked, Given, Lease, State
 
 Why = Literal["question", "done", "wait", "preparing", "paused", "finished", "exhausted"]
 
@@ -20,6 +25,7 @@ Why = Literal["question", "done", "wait", "preparing", "paused", "finished", "ex
 class Leased:
     """A question in somebody's hands."""
 
+    id: str
     token: int
     number: int
     row: int
@@ -63,21 +69,25 @@ def hand(desk: Desk, annotator: str, count: int) -> tuple[list[Leased], Nothing 
 
 
 def _another(desk: Desk, annotator: str) -> Leased | Nothing | Starved:
-    """One more question for the annotator: one that was given back, or the next proposal."""
+    """One more question for the annotator: one they left unanswered, gold if it is due, one of others, a proposal."""
     state, now = desk.state, desk.now
     if state.finished:
         return Nothing("finished")
     pending = state.pending(now)
     if state.spent + pending >= state.budget:
         return _busy(state, now) if state.spent < state.budget else Nothing("done")
+    in_hands = _in_hands(state, now)
+    returned = _returned(state, annotator, in_hands, now)
+    if returned is not None:
+        return lease(desk, returned, annotator)
+    freed = _freed(state, annotator, in_hands, now)
+    queued = desk.next_proposal() if freed is None else None
+    if freed is None and queued is None:
+        return Starved(desk.queue)
     gold = _due_gold(state, annotator)
     if gold is not None:
-        return lease(desk, state.questions.get(state.gold_questions.get(gold, 0)), annotator, row=gold)
-    freed = _freed(state, annotator, now)
-    if freed is not None:
-        return lease(desk, freed, annotator)
-    queued = desk.next_proposal()
-    return Starved(desk.queue) if queued is None else lease(desk, None, annotator, queued=queued)
+        return lease(desk, None, annotator, row=gold)
+    return lease(desk, freed, annotator, queued=queued)
 
 
 def skip(desk: Desk, token: int, annotator: str | None, key: str | None) -> bool:
@@ -113,12 +123,13 @@ def undo(desk: Desk, annotator: str, key: str | None) -> Leased | None:
         desk.append("released", {"token": held.token, "cause": "undo"})
     desk.append("undone", {"act": act, "annotator": annotator, **keyed(key)})
     asked, now = state.questions[number], desk.now
-    in_hands = _in_hands(state, now)[number]
-    gold = asked.purpose == GOLD
-    room = gold or state.filled(asked) + in_hands < state.overlap
-    if room and not has_answered(state, asked, annotator) and (gold or state.spent + state.pending(now) < state.budget):
-        return lease(desk, asked, annotator)
-    return None
+    budget = state.spent + state.pending(now) < state.budget
+    if asked.purpose == GOLD and act in state.answers:  # any other answer would have kept its place, or paid for it
+        given = state.answers[act]
+        room = given.counted and (budget or state.has_price(given.outcome))
+    else:
+        room = budget and _has_room(state, asked, annotator, _in_hands(state, now), now)
+    return lease(desk, asked, annotator) if room else None
 
 
 def lease(
@@ -168,7 +179,8 @@ def lease(
 def leased(state: State, held: Lease) -> Leased:
     """The lease as the annotator's side sees it; the same every time."""
     expires_at = (state.last_at or 0) + held.expires - state.time
-    return Leased(held.token, held.number, state.questions[held.number].row, held.annotator, expires_at)
+    row = state.questions[held.number].row
+    return Leased(state.id_of(held.token), held.token, held.number, row, held.annotator, expires_at)
 
 
 def held_leases(state: State, annotator: str, now: int) -> list[Lease]:
@@ -200,38 +212,84 @@ def _in_hands(state: State, now: int) -> Counter[int]:
     return Counter(held.number for held in state.outstanding.values() if state.live(held, now))
 
 
-def _freed(state: State, annotator: str, now: int) -> Asked | None:
-    """The oldest question that has room for an answer of this annotator, who neither holds nor answered it."""
-    in_hands = _in_hands(state, now)
-    mine = {held.number for held in held_leases(state, annotator, now)}
+def own_answer(state: State, row: int, annotator: str) -> Given | None:
+    """The annotator's answer about a row that stands, whatever it was asked for."""
+    numbers = (state.rows.get(row), state.gold_of.get(annotator, {}).get(row))
+    given = (state.answers[seq] for number in numbers if number is not None for seq in state.questions[number].given)
+    return next((one for one in given if one.annotator == annotator and not one.withdrawn), None)
+
+
+def would_be_taken(state: State, gold: Asked, annotator: str, since: int) -> bool:
+    """Whether others would have a question by now that this annotator left then, if it were no gold one.
+
+    Whoever asks gets the oldest question that is free, so those who were given a newer one would have had it. How many
+    of its places others had before is drawn: of as many places, each is as often the first, the second, ...
+    """
+    places = state.overlap - _draw(state, annotator, "place", gold.row) % state.overlap
+    others: set[str] = set()
+    for held in reversed(state.leases.values()):
+        if held.taken < since or len(others) == places:
+            break
+        newer = held.number > gold.number and state.questions[held.number].purpose != GOLD
+        others |= {held.annotator} - {annotator} if newer else set()
+    return len(others) == places
+
+
+def _returned(state: State, annotator: str, in_hands: Counter[int], now: int) -> Asked | None:
+    """The first question that the annotator had and left unanswered, if it is still to be had."""
+    lapsed = (held.number for held in state.outstanding.values() if held.annotator == annotator)
+    numbers = {*state.returned.get(annotator, ()), *lapsed}
+    free = [state.questions[n] for n in numbers if _has_room(state, state.questions[n], annotator, in_hands, now)]
+    return min(free, key=lambda asked: _own_leases(state, asked, annotator)[-1].token, default=None)
+
+
+def _freed(state: State, annotator: str, in_hands: Counter[int], now: int) -> Asked | None:
+    """The oldest question of others that has room for an answer of this annotator."""
     for number in sorted(number for number in state.incomplete if in_hands[number] < state.overlap):
-        asked = state.questions[number]
-        taken = state.filled(asked) + in_hands[number]
-        if taken >= state.overlap or number in mine or annotator in asked.skipped:
-            continue
-        if not has_answered(state, asked, annotator):
-            return asked
+        if _has_room(state, state.questions[number], annotator, in_hands, now):
+            return state.questions[number]
     return None
 
 
-def has_answered(state: State, asked: Asked, annotator: str) -> bool:
-    """Whether an answer of this annotator to the question stands."""
-    mine = (state.answers[seq] for seq in asked.given)
-    return any(given.annotator == annotator and not given.withdrawn for given in mine)
+def _has_room(state: State, asked: Asked, annotator: str, in_hands: Counter[int], now: int) -> bool:
+    """Whether the annotator may have the question: it is free, and they neither hold, skipped nor answered it."""
+    mine = _own_leases(state, asked, annotator)
+    if annotator in asked.skipped or any(state.live(held, now) for held in mine):
+        return False
+    if own_answer(state, asked.row, annotator) is not None:
+        return False
+    if asked.purpose == GOLD:
+        return bool(mine) and not would_be_taken(state, asked, annotator, mine[-1].expires)
+    as_gold = asked.row in state.gold_of.get(annotator, {})
+    return not as_gold and state.filled(asked) + in_hands[asked.number] < state.overlap
+
+
+def _own_leases(state: State, asked: Asked, annotator: str) -> list[Lease]:
+    """The annotator's leases of a question, the oldest first."""
+    return [state.leases[token] for token in asked.tokens if state.leases[token].annotator == annotator]
 
 
 def _due_gold(state: State, annotator: str) -> int | None:
-    """A gold row for this annotator, once per so many questions; each annotator meets them in an order of their own."""
-    if not state.gold:
-        return None
-    mine = [state.leases[token].number for token in state.tokens_of.get(annotator, ())]
-    seen = {state.questions[number].row for number in mine if state.questions[number].purpose == GOLD}
-    ordinary = len({number for number in mine if state.questions[number].purpose != GOLD})
+    """A gold row for this annotator: one in so many questions, at a place and in an order nobody can foretell."""
     every = int(state.settings["gold_every"])
-    left = [row for row in state.gold if row not in seen]
-    if not left or ordinary < (len(seen) + 1) * every - (len(seen) + 1):
+    block, place = divmod(state.met.get(annotator, 0), every)
+    if state.last_gold.get(annotator, -1) >= block * every or place < _draw(state, annotator, "block", block) % every:
         return None
-    return min(left, key=lambda row: hashlib.sha256(f"{annotator}\x1f{row}".encode()).digest())
+    left = [row for row in state.gold if not _was_put(state, row, annotator)]
+    return min(left, key=lambda row: _draw(state, annotator, "row", row), default=None)
+
+
+def _draw(state: State, annotator: str, what: str, number: int) -> int:
+    """A number that depends on its arguments and on what no annotator knows."""
+    text = f"{state.origin}\x1f{annotator}\x1f{what}\x1f{number}"
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8])
+
+
+def _was_put(state: State, row: int, annotator: str) -> bool:
+    """Whether the annotator was ever asked about the row."""
+    asked = state.questions.get(state.rows.get(row, 0))
+    put = asked is not None and bool(_own_leases(state, asked, annotator))
+    return put or row in state.gold_of.get(annotator, {})
 
 
 def _busy(state: State, now: int) -> Nothing:

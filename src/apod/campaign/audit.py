@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -120,16 +121,19 @@ def sealed_hash(connection: Connection, campaign: int, seq: int) -> str | None:
 def entries(connection: Connection, campaign: int) -> Iterator[dict[str, Any]]:
     """The log, one JSON-ready record per event (`what` it was, when, who, why); never an answered group.
 
-    A question's record has its reason and the hash of the model that chose it; both are null once erased.
+    A question's record has its id, its reason and the hash of the model that chose it; these two are null once erased.
     """
     reasons = {seq: json.loads(value) for seq, (_, value) in _sealed(connection, campaign, schema.reasons).items()}
     hashes: dict[str, str | None] = {}
+    places: Counter[str] = Counter()
     for event in read_events(connection, campaign):
         record = {"event": event.seq, "at": moment(event.at), "what": event.kind, **event.body}
         if event.kind == "refitted":
             hashes[event.body["model"]] = reasons.get(event.seq)
             record["model_hash"] = reasons.get(event.seq)
         if event.kind == "asked":
+            places[event.body["annotator"]] += 1
+            record["id"] = f"{places[event.body['annotator']]}-{event.seq}"
             record["reason"] = reasons.get(event.seq)
             record["model_hash"] = hashes.get(event.body["model"])
         yield record

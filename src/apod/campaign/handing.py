@@ -15,7 +15,7 @@ from apod.campaign import asking
 from apod.campaign.asking import Leased, Nothing, Why
 from apod.campaign.audit import moment
 from apod.campaign.journal import Desk, read_answers
-from apod.campaign.question import Question, question_id
+from apod.campaign.question import Question
 from apod.campaign.session import Session
 from apod.campaign.settings import clean_name, composed
 from apod.campaign.state import GROUP, State
@@ -26,9 +26,13 @@ Phase = Literal["open", "paused", "done", "finished"]
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a campaign is, and how far one annotator; nothing of what was answered."""
+    """How far a campaign is, and how far one annotator; nothing of what was answered.
 
-    answered: int  # paid from the budget
+    Every answer moves it alike, whatever its question was for: gold questions must not be recognisable. Where there are
+    any, `budget` is therefore about as many answers as the campaign takes with them, and `answered` counts them all.
+    """
+
+    answered: int
     pending: int  # in somebody's hands
     budget: int
     phase: Phase
@@ -69,18 +73,17 @@ class Handing(Session):
         """Up to so many questions for the annotator: the same ones again until they are answered or given back."""
         annotator = clean_name("annotator's name", annotator)
 
-        def command(desk: Desk) -> tuple[list[Leased], asking.Nothing | asking.Starved | None, Progress, bool]:
+        def command(desk: Desk) -> tuple[list[Leased], asking.Nothing | asking.Starved | None, Progress, int]:
             held, otherwise = asking.hand(desk, annotator, count)
-            left = len(desk.state.rows.keys() | desk.state.gold.keys()) < len(self.materials)
-            return held, otherwise, progress_of(desk.state, desk.now, annotator), left
+            return held, otherwise, progress_of(desk.state, desk.now, annotator), _closed(desk.state)
 
-        held, otherwise, progress, left = self.journal.submit(command)
+        held, otherwise, progress, closed = self.journal.submit(command)
         self._wake()
         if otherwise is None:
             return Hand(tuple(self._question(item) for item in held), "question", progress)
         if isinstance(otherwise, Nothing):
             return Hand((), otherwise.why, progress, otherwise.with_others, otherwise.retry_after)
-        if left:
+        if closed < len(self.materials):
             return Hand((), "preparing", progress, retry_after=PREPARING_SECONDS)
         return Hand((), "exhausted", progress)
 
@@ -108,8 +111,7 @@ class Handing(Session):
             for given in reversed(mine):
                 code = values.get(given.values[-1])
                 answer = given.outcome if given.outcome != GROUP or code is None else groups[code]
-                id_ = question_id(given.number, given.token)
-                own = OwnAnswer(id_, "", answer, moment(given.at), given.late, given.counted)
+                own = OwnAnswer(state.id_of(given.token), "", answer, moment(given.at), given.late, given.counted)
                 found.append((given.row, own))
             return found
 
@@ -127,10 +129,27 @@ class Handing(Session):
 
 
 def progress_of(state: State, now: int, annotator: str | None) -> Progress:
-    """Counts of a state."""
+    """Counts of a state, as annotators may see them."""
     acts = state.acts.get(annotator, []) if annotator is not None else []
-    answered = sum(act in state.answers for act in acts)
-    return Progress(state.spent, state.pending(now), state.budget, phase_of(state), answered, len(acts) - answered)
+    mine = sum(act in state.answers for act in acts)
+    answered, total = state.spent, state.budget
+    if state.gold or state.gold_of:
+        total += _expected_gold(state)
+        answered = total if state.spent >= state.budget else min(state.answered, total - 1)
+    pending = sum(state.live(held, now) for held in state.outstanding.values())
+    return Progress(answered, pending, total, phase_of(state), mine, len(acts) - mine)
+
+
+def _expected_gold(state: State) -> int:
+    """About how many gold questions come between those of the budget: one in so many, each once per annotator."""
+    between = int(state.settings["gold_every"]) - 1
+    most = len(state.gold) * max(1, len(state.tokens_of))
+    return min(most, state.budget // between) if between else most
+
+
+def _closed(state: State) -> int:
+    """How many rows nobody new is to be asked about."""
+    return len(state.rows) + sum(row not in state.rows for row in {*state.gold, *state.retired})
 
 
 def phase_of(state: State) -> Phase:

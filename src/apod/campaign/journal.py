@@ -298,8 +298,7 @@ class Journal:
         """The first of a generation that is neither asked about nor gold."""
         queued = self.queued(connection, generation)
         while self._passed < len(queued):
-            row = queued[self._passed].row
-            if row not in self._state.rows and row not in self._state.gold:
+            if not self._state.closed(queued[self._passed].row):
                 return queued[self._passed]
             self._passed += 1
         return None

@@ -49,14 +49,9 @@ class Turn:
         return asdict(self)
 
 
-def question_id(number: int, token: int) -> str:
-    """The id of a lease: the question's number and the fencing token."""
-    return f"{number}-{token}"
-
-
 def parse_id(text: object) -> tuple[int, int]:
-    """Number and token of a question id."""
-    number, dash, token = str(text)[:50].strip().partition("-")
-    if not (dash and number.isascii() and number.isdigit() and token.isascii() and token.isdigit()):
+    """Place and token of a question id (see `State.id_of`)."""
+    place, dash, token = str(text)[:50].strip().partition("-")
+    if not (dash and place.isascii() and place.isdigit() and token.isascii() and token.isdigit()):
         raise UnknownQuestion
-    return int(number), int(token)
+    return int(place), int(token)

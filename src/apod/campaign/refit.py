@@ -328,7 +328,7 @@ class Refitter:
         row = connection.execute(query).first() if state.model is not None else None
         return Snapshot(
             collected=collect(state, read_answers(connection, campaign)),
-            unavailable=frozenset(state.rows) | frozenset(state.gold),
+            unavailable=frozenset(state.rows) | frozenset(state.gold) | state.retired,
             model=state.model if row is not None else None,
             file=row.file if row is not None else None,
             content=sealed_hash(connection, campaign, state.models[row.model]) if row is not None else None,

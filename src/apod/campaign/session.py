@@ -27,7 +27,7 @@ from apod.campaign.files import Files
 from apod.campaign.journal import Journal
 from apod.campaign.lead import LEAD_SECONDS
 from apod.campaign.materials import Materials
-from apod.campaign.question import Question, parse_id, question_id
+from apod.campaign.question import Question, parse_id
 from apod.campaign.refit import Background, Refitter
 from apod.campaign.settings import CampaignSettings, check_kind, clean_name, composed
 from apod.campaign.state import CANNOT_TELL, DECLINED, GROUP, State
@@ -176,7 +176,7 @@ class Session:
             values.pop(settings.image_column, None)
         label = settings.label_names[self.materials.label(held.row)] if settings.show_label else None
         return Question(
-            id=question_id(held.number, held.token),
+            id=held.id,
             campaign=self.name,
             annotator=held.annotator,
             row=held.row,
@@ -202,11 +202,10 @@ class Session:
             if question.campaign != self.name:
                 raise NotFound("This question belongs to another campaign.")
             annotator = question.annotator if annotator is None else annotator
-        number, token = parse_id(question.id if isinstance(question, Question) else question)
+        place, token = parse_id(question.id if isinstance(question, Question) else question)
 
         def find(state: State) -> int:
-            held = state.leases.get(token)
-            if held is None or held.number != number:
+            if token not in state.leases or state.id_of(token) != f"{place}-{token}":
                 raise UnknownQuestion
             return token
 

@@ -7,6 +7,7 @@ two events and never runs backwards, so a clock that jumps can end a lease early
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from sys import intern
@@ -44,7 +45,8 @@ class Lease:
     token: int
     number: int
     annotator: str
-    expires: int  # campaign time
+    taken: int  # campaign time
+    expires: int  # the same; once it has ended, when it did
     ended: str | None = None  # answered, skipped, released, expired
     answer: int | None = None  # its event
 
@@ -92,6 +94,7 @@ class State:
 
     seq: int = 0
     hash: str = ""
+    origin: str = ""  # the first event's hash: what no annotator can know
     time: int = 0  # campaign time at the last event
     last_at: int | None = None  # the database's clock at the last event
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -103,6 +106,7 @@ class State:
     not_worth_more: bool = False  # paused by itself once: whoever goes on then wants the rest
     strength: float | None = None  # the operating point the owner chose; None: left to the classifier
     spent: int = 0
+    answered: int = 0  # answers with a price, whatever their questions were for; never tell annotators `spent` instead
     clock_moves: int = 0
     changed: int = 0  # the last event that changed what the answers say
     model: str | None = None
@@ -110,10 +114,14 @@ class State:
     questions: dict[int, Asked] = field(default_factory=dict)
     rows: dict[int, int] = field(default_factory=dict)  # row -> its question, gold apart
     gold: dict[int, int] = field(default_factory=dict)  # row -> event that holds the known answer
-    gold_questions: dict[int, int] = field(default_factory=dict)
+    retired: set[int] = field(default_factory=set)  # rows that were gold until their known answer was erased
+    gold_of: dict[str, dict[int, int]] = field(default_factory=dict)  # annotator -> gold row -> its question
     leases: dict[int, Lease] = field(default_factory=dict)
     outstanding: dict[int, Lease] = field(default_factory=dict)  # neither answered nor given back
     tokens_of: dict[str, list[int]] = field(default_factory=dict)  # annotator -> all leases
+    met: dict[str, int] = field(default_factory=dict)  # annotator -> how many different questions were put to them
+    last_gold: dict[str, int] = field(default_factory=dict)  # annotator -> how many of these came before the last gold
+    returned: dict[str, set[int]] = field(default_factory=dict)  # annotator -> questions they had and left unanswered
     incomplete: dict[int, None] = field(default_factory=dict)  # questions with room for an answer, oldest first
     answers: dict[int, Given] = field(default_factory=dict)
     acts: dict[str, list[int]] = field(default_factory=dict)  # annotator -> answers and skips that can be undone
@@ -142,10 +150,28 @@ class State:
         """How many of the question's places are taken by answers."""
         return sum(self.answers[seq].counted and not self.answers[seq].withdrawn for seq in asked.given)
 
+    def has_price(self, outcome: str) -> bool:
+        """Whether an answer with this outcome is paid for."""
+        return outcome == GROUP or bool(self.settings.get("unanswered_costs", True))
+
+    def priced(self, given: Given) -> bool:
+        """Whether the answer stands and has a price, whatever its question was for."""
+        return self.has_price(given.outcome) and not given.withdrawn
+
     def costs(self, given: Given) -> bool:
         """Whether the answer is paid from the budget."""
-        paid = given.outcome == GROUP or bool(self.settings.get("unanswered_costs", True))
-        return paid and given.counted and not given.withdrawn and self.questions[given.number].purpose != GOLD
+        return self.priced(given) and given.counted and self.questions[given.number].purpose != GOLD
+
+    def closed(self, row: int) -> bool:
+        """Whether nobody new is to be asked about the row: it was asked about, or is or was gold."""
+        return row in self.rows or row in self.gold or row in self.retired
+
+    def id_of(self, token: int) -> str:
+        """The id of a lease: how many questions were put to its annotator up to it, and its token.
+
+        The question's own number stays out: it would tell a new question from one that others were asked before.
+        """
+        return f"{bisect_left(self.tokens_of[self.leases[token].annotator], token) + 1}-{token}"
 
     @property
     def standing(self) -> int:
@@ -166,6 +192,7 @@ class State:
         self.time = self.now(event.at)
         self.last_at = event.at
         self.seq, self.hash = event.seq, event.hash
+        self.origin = self.origin or event.hash
         _APPLY[event.kind](self, event, event.body)
         if event.kind in _CHANGES:
             self.changed = event.seq
@@ -193,12 +220,13 @@ def _asked(state: State, event: Event, body: Mapping[str, Any]) -> None:
             event.seq,
             event.at,
         )
-        (state.gold_questions if gold else state.rows)[asked.row] = number
         if not gold:
+            state.rows[asked.row] = number
             state.incomplete[number] = None
     for token in body["expired"]:
         _end(state, token, "expired")
-    lease = Lease(event.seq, asked.number, intern(body["annotator"]), state.time + body["lease_ms"])
+    lease = Lease(event.seq, asked.number, intern(body["annotator"]), state.time, state.time + body["lease_ms"])
+    _put_to(state, asked, lease.annotator)
     asked.tokens += (lease.token,)
     state.leases[lease.token] = state.outstanding[lease.token] = lease
     state.tokens_of.setdefault(lease.annotator, []).append(lease.token)
@@ -227,18 +255,22 @@ def _answered(state: State, event: Event, body: Mapping[str, Any]) -> None:
     lease.answer = event.seq
     state.acts.setdefault(lease.annotator, []).append(event.seq)
     state.spent += state.costs(given)
+    state.answered += state.priced(given)
     _end(state, lease.token, "answered")
     for token in body.get("expired", ()):
         _end(state, token, "expired")
+    state.returned.get(lease.annotator, set()).discard(lease.number)
     _settle(state, asked)
 
 
 def _corrected(state: State, event: Event, body: Mapping[str, Any]) -> None:
     given = state.answers[body["answer"]]
     state.spent -= state.costs(given)
+    state.answered -= state.priced(given)
     given.kind, given.outcome = body["kind"], body["outcome"]
     given.values += (event.seq,)
     state.spent += state.costs(given)
+    state.answered += state.priced(given)
 
 
 def _skipped(state: State, event: Event, body: Mapping[str, Any]) -> None:
@@ -258,12 +290,16 @@ def _undone(state: State, event: Event, body: Mapping[str, Any]) -> None:
     state.acts[body["annotator"]].remove(act)
     if act in state.answers:
         given = state.answers[act]
+        number = given.number
         state.spent -= state.costs(given)
+        state.answered -= state.priced(given)
         given.withdrawn = True
-        _settle(state, state.questions[given.number])
+        _settle(state, state.questions[number])
     else:
         lease = state.leases[state.skips[act]]
-        state.questions[lease.number].skipped -= {lease.annotator}
+        number = lease.number
+        state.questions[number].skipped -= {lease.annotator}
+    state.returned.setdefault(body["annotator"], set()).add(number)
 
 
 def _gold(state: State, event: Event, body: Mapping[str, Any]) -> None:
@@ -284,6 +320,7 @@ def _erased(state: State, event: Event, body: Mapping[str, Any]) -> None:
             acts.remove(seq)
     for row in body["gold"]:
         state.gold.pop(row, None)
+        state.retired.add(row)
     if state.model in body["models"]:
         state.model, state.model_answers = None, 0
 
@@ -319,9 +356,23 @@ def _shared(text: str | None) -> str | None:
     return None if text is None else intern(text)
 
 
+def _put_to(state: State, asked: Asked, annotator: str) -> None:
+    """Note what an annotator meets; called before the lease is among the question's."""
+    state.returned.get(annotator, set()).discard(asked.number)
+    if all(state.leases[token].annotator != annotator for token in asked.tokens):
+        before = state.met.get(annotator, 0)
+        if asked.purpose == GOLD:
+            state.gold_of.setdefault(annotator, {})[asked.row] = asked.number
+            state.last_gold[annotator] = before
+        state.met[annotator] = before + 1
+
+
 def _end(state: State, token: int, how: str) -> None:
-    state.leases[token].ended = how
+    lease = state.leases[token]
+    lease.ended, lease.expires = how, min(lease.expires, state.time)
     state.outstanding.pop(token, None)
+    if how in ("released", "expired"):
+        state.returned.setdefault(lease.annotator, set()).add(lease.number)
 
 
 def _settle(state: State, asked: Asked) -> None:

@@ -18,7 +18,7 @@ from apod.campaign.errors import NotFound, UnknownGroup
 from apod.campaign.exchange import READERS, WRITERS, Batch, Record, format_of, read_bytes
 from apod.campaign.journal import Desk
 from apod.campaign.label_studio import from_tasks, to_tasks
-from apod.campaign.question import parse_id, question_id
+from apod.campaign.question import parse_id
 from apod.campaign.settings import check_kind, check_lease, clean_name, composed
 from apod.campaign.state import CANNOT_TELL, DECLINED, GOLD, GROUP, State
 from apod.errors import InputError
@@ -82,7 +82,7 @@ def records(session: Session) -> list[Record]:
                     probability=asked.probability,
                     counted=given.counted,
                     late=given.late,
-                    question=question_id(given.number, given.token),
+                    question=state.id_of(given.token),
                     asked_at=moment(asked.at),
                     answered_at=moment(given.at),
                 )
@@ -110,7 +110,7 @@ def hand_out(session: Session, count: int, days: float) -> tuple[list[Record], s
                 row=held.row,
                 purpose=state.questions[held.number].purpose,
                 probability=state.questions[held.number].probability,
-                question=question_id(held.number, held.token),
+                question=held.id,
             )
             for held in taken
         ]
@@ -149,11 +149,10 @@ def _given_back(state: State, question: str | None, row: int | None) -> int | No
     if question is None:
         return None
     try:
-        number, token = parse_id(question)
+        held = state.leases.get(parse_id(question)[1])
     except NotFound:
         return None
-    asked = state.questions.get(number)
-    return token if asked is not None and token in asked.tokens and asked.row == row else None
+    return held.token if held is not None and state.questions[held.number].row == row else None
 
 
 def _incoming(session: Session, batch: Batch, annotator: str | None, kind: str) -> list[Incoming]:

@@ -58,7 +58,7 @@ class Builds:
         with self._lock:
             if self.look(what).state == "running":
                 return self.look(what)
-            of, answers = self._campaign.version(), self._campaign.progress().answered
+            of, answers = self._campaign.version(), self._campaign.status().answered
             self._found[what] = begun = Built("running", of, answers)
             if self._folder is None:
                 self._folder = Path(tempfile.mkdtemp(prefix="apod-serve-"))  # for this user alone

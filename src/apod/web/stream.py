@@ -11,8 +11,8 @@ import json
 import logging
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from apod.campaign import Campaign
@@ -33,7 +33,7 @@ class Seen:
     """What the hub saw last."""
 
     seq: int = -1
-    progress: str = ""
+    progress: Mapping[str, Any] = field(default_factory=dict)
     refit: RefitNews | None = None
     access: tuple[int | None, ...] = ()  # what tells that links, sessions or tokens changed
     downloads: int = 0  # how often a download changed
@@ -117,7 +117,7 @@ class Hub:
     def _look(self) -> Seen:
         seq, progress = self._campaign.head(), self._seen.progress
         if seq != self._seen.seq:
-            progress = json.dumps({**self._progress(), "seq": seq})
+            progress = self._progress()
         access = self._campaign.access.marks()
         return Seen(seq, progress, self._campaign.refit_news(), access, self._downloads)
 
@@ -127,16 +127,16 @@ class Hub:
 
 
 def _news(told: Seen, seen: Seen, owner: bool) -> list[tuple[str, str]]:
-    """What a visitor does not know yet."""
+    """What a visitor does not know yet. The number of events is the owner's: it tells when a model is fitted."""
     found = []
-    if seen.progress != told.progress:
-        found.append(("progress", seen.progress))
     if not owner:
-        return found
+        return [("progress", json.dumps(seen.progress))] if seen.progress != told.progress else []
     if seen.stale_since != told.stale_since:
         found.append(("stale", json.dumps({"since": seen.stale_since})))
     if seen.seq < 0:
         return found
+    if seen.seq != told.seq:
+        found.append(("progress", json.dumps({**seen.progress, "seq": seen.seq})))
     if seen.refit is not None and seen.refit != told.refit and seen.refit != NOTHING_YET:
         found.append(("refit", json.dumps({"answers": seen.refit.answers, "seq": seen.seq})))
     if told.seq >= 0 and seen.access != told.access:
