@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from apod.fairness.notions import EQUALIZED_ODDS, NOTIONS, Notion
 from apod.method.correction_choice import Falls, Limits, affordable, choose, common_noise, falls, sampling_roots
-from apod.method.judgement import Costs, Paths, People, bands, costs, trace_paths
+from apod.method.judgement import Costs, Judged, Paths, bands, costs, trace_paths
 
 STRENGTHS = np.array([0.2, 0.6])
 
 
-def population(n: int, rng: np.random.Generator) -> tuple[People, np.ndarray, np.ndarray]:
+def population(n: int, rng: np.random.Generator) -> tuple[Judged, np.ndarray, np.ndarray]:
     """People with known groups, a model that is unfair to group 0, and when two directions change its decisions."""
     groups, labels = rng.integers(0, 2, n), rng.integers(0, 2, n)
     score = rng.normal(size=n) + 1.2 * labels + 0.5 * groups - 0.8
     changes_at = np.abs(score)[None] * np.array([[1.0], [0.7]])
     towards = np.array([[1], [-1]]) * np.where(groups == 1, 1, -1) * np.sign(score) > 0
-    return People(labels, (score > 0).astype(np.int64)), np.where(towards, changes_at, np.inf), np.eye(2)[groups]
+    return Judged(labels, (score > 0).astype(np.int64)), np.where(towards, changes_at, np.inf), np.eye(2)[groups]
 
 
 def paths_of(notion: Notion, n: int, rng: np.random.Generator) -> tuple[Paths, Costs]:
@@ -43,7 +45,7 @@ def test_sampling_error_of_rates_and_of_their_change_is_what_repeated_samples_sh
 
 def _rescaled(large: Paths, n: int) -> tuple[np.ndarray, np.ndarray]:
     """The roots for a part of n people with the rates of a large one."""
-    part = Paths(large.base, large.up, large.down, large.people * (n / 200_000))
+    part = replace(large, people=large.people * (n / 200_000))
     own, change = sampling_roots(part)
     return own, np.moveaxis(change, 2, 0)
 

@@ -8,24 +8,24 @@ import numpy as np
 import pytest
 
 from apod.fairness.notions import NOTIONS, Notion, member_rates
-from apod.method.judgement import People, bands, costs, trace_paths
+from apod.method.judgement import Judged, bands, costs, trace_paths
 
 STRENGTHS = np.array([0.1, 0.4, 1.0])
 
 
 @pytest.fixture
-def case() -> tuple[People, np.ndarray, np.ndarray]:
+def case() -> tuple[Judged, np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
     labels, decisions = rng.integers(0, 2, 60), rng.integers(0, 2, 60)
     changes_at = np.where(rng.random((4, 60)) < 0.5, rng.random((4, 60)) * 1.5, np.inf)
     members = rng.dirichlet(np.ones(3), size=(60, 5))  # (n, D, G)
-    return People(labels, decisions), changes_at, members
+    return Judged(labels, decisions), changes_at, members
 
 
 @pytest.mark.parametrize("notion", NOTIONS.values(), ids=NOTIONS)
 @pytest.mark.parametrize("blocks", [1, 4])
 def test_rates_along_paths_are_those_of_the_changed_decisions(
-    notion: Notion, blocks: int, case: tuple[People, np.ndarray, np.ndarray]
+    notion: Notion, blocks: int, case: tuple[Judged, np.ndarray, np.ndarray]
 ) -> None:
     people, changes_at, members = case
     edges = np.linspace(0, 60, blocks + 1).astype(int)
@@ -40,7 +40,7 @@ def test_rates_along_paths_are_those_of_the_changed_decisions(
     np.testing.assert_allclose(paths.base, base, atol=1e-6)
 
 
-def test_costs_are_the_accuracy_lost_and_its_paired_standard_error(case: tuple[People, np.ndarray, np.ndarray]) -> None:
+def test_costs_are_the_accuracy_lost_and_its_paired_standard_error(case: tuple[Judged, np.ndarray, np.ndarray]) -> None:
     people, changes_at, _ = case
     found = costs(people, bands(changes_at, STRENGTHS), len(STRENGTHS))
     right = (people.decisions == people.labels).astype(float)

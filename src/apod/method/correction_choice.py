@@ -78,7 +78,7 @@ def sampling_roots(paths: Paths) -> tuple[Floats, Floats]:
     Returns own (k, G) and change (A, R, 2, k, G), by mean rates. Within a cell and group a person's change is +1, -1 or
     0, the decision 0 or 1, and only people decided 1 can change by -1.
     """
-    people = paths.people.mean(axis=0).clip(1e-9)  # (k, G)
+    people = np.nanmean(paths.people, axis=0).clip(1e-9)  # (k, G)
     rate = np.nanmean(paths.base, axis=0)
     up, down = np.nanmean(paths.up, axis=2), np.nanmean(paths.down, axis=2)  # (A, R, k, G)
     own = np.sqrt((rate * (1 - rate)).clip(1e-12) / people)

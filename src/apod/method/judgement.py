@@ -24,7 +24,7 @@ IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class People:
+class Judged:
     """Those a correction is judged on: labels and the model's decisions; groups come as draws."""
 
     labels: IntArray  # (n,) 0 or 1
@@ -41,7 +41,8 @@ class Paths:
     base: Floats  # (D, k, G) rates of the model
     up: Floats  # (A, R, D, k, G) share newly decided 1
     down: Floats  # (A, R, D, k, G) share newly decided 0
-    people: Floats  # (D, k, G) how many people a rate is of
+    expected: Floats  # (D, k, G) how many people of a cell belong to a group
+    people: Floats  # (D, k, G) how many people a rate averages over: more than that, where membership is only probable
 
     @property
     def rates(self) -> Floats:
@@ -67,7 +68,7 @@ def bands(changes_at: Floats, strengths: Floats) -> IntArray:
 
 def trace_paths(
     notion: Notion,
-    people: People,
+    people: Judged,
     band: IntArray,
     count: int,
     versions: tuple[int, int],
@@ -80,20 +81,21 @@ def trace_paths(
     """
     cells = np.asarray(notion.cells(people.labels))  # (n, k)
     k, width = cells.shape[1], versions[0] * versions[1]
-    total, base = np.zeros((k, width)), np.zeros((k, width))
+    total, squares, base = (np.zeros((k, width)) for _ in range(3))
     moved = np.zeros((2 * len(band) * count * k, width))
     for rows, members in blocks:
         flat = members.reshape(len(members), width)
         inside = cells[rows].T.astype(flat.dtype)  # (k, rows)
         total += inside @ flat
+        squares += inside @ flat**2
         base += (inside * people.decisions[rows].astype(flat.dtype)) @ flat
         moved += _placement(cells[rows], people.decisions[rows], band[:, rows], count) @ flat
     with np.errstate(divide="ignore", invalid="ignore"):  # 0/0: a group with nobody in a cell has no rate
         steps = moved.reshape(2, len(band), count, k, width) / total
-        rates = base / total
+        rates, people_each = base / total, total**2 / squares
     along = np.cumsum(steps, axis=2).reshape(2, len(band), count, k, *versions).transpose(0, 1, 2, 4, 3, 5)
-    split = (rates.reshape(k, *versions).swapaxes(0, 1), total.reshape(k, *versions).swapaxes(0, 1))
-    return Paths(split[0], along[0], along[1], split[1])
+    split = (each.reshape(k, *versions).swapaxes(0, 1) for each in (rates, total, people_each))
+    return Paths(next(split), along[0], along[1], *split)
 
 
 def _placement(cells: npt.NDArray[np.bool_], decisions: IntArray, band: IntArray, count: int) -> sparse.csr_matrix:
@@ -110,7 +112,7 @@ def _placement(cells: npt.NDArray[np.bool_], decisions: IntArray, band: IntArray
     return sparse.csr_matrix((np.ones(len(place), np.float32), (place, column)), shape=size)
 
 
-def costs(people: People, band: IntArray, count: int) -> Costs:
+def costs(people: Judged, band: IntArray, count: int) -> Costs:
     """Accuracy and balanced accuracy lost along all directions, with standard errors; labels alone decide it."""
     right = people.labels == people.decisions
     sums = np.zeros((2, 2, len(band), count))  # label, was right or wrong

@@ -35,13 +35,18 @@ class Informativeness:
     """
 
     def __init__(self, members: npt.NDArray[np.floating], targets: Floats, weights: Floats) -> None:
-        grouped = members if members.ndim == 3 else members[:, :, None]
-        self._members = grouped  # (D, n, a)
+        self._members = members if members.ndim == 3 else members[:, :, None]  # (D, n, a)
         self._weights = weights
-        self.mean = np.einsum("d,dna->na", weights, grouped).astype(np.float64)  # (n, a)
+        self.mean = self._product(weights[None])[0]  # (n, a)
         centred = (targets - weights @ targets) * weights[:, None]  # (D, t)
-        self._covariance = np.einsum("dt,dna->nat", centred, grouped).astype(np.float64)  # (n, a, t)
+        self._covariance = np.moveaxis(self._product(centred.T), 0, 2)  # (n, a, t)
         self._past: list[tuple[Floats, Floats]] = []
+
+    def _product(self, rows: Floats) -> Floats:
+        """(r, n, a) these rows (r, D) times the members: one matrix product over the pool."""
+        flat = self._members.reshape(len(self._members), -1)
+        product = (rows.astype(flat.dtype) @ flat).astype(np.float64)
+        return np.asarray(product.reshape(len(rows), *self._members.shape[1:]))
 
     def gains(self) -> Floats:
         """(n,) expected fall of the variance of G, summed over the targets."""
@@ -56,7 +61,7 @@ class Informativeness:
         own = self._members[:, person].astype(np.float64)  # (D, a)
         mean = self.mean[person]
         centred = (own - mean) * self._weights[:, None]
-        between = np.einsum("db,dna->nab", centred, self._members).astype(np.float64)  # (n, a, b)
+        between = np.moveaxis(self._product(centred.T), 0, 2)  # (n, a, b)
         for scale, before in self._past:
             between -= np.einsum("nac,c,bc->nab", before, scale, before[person])
         p = mean.clip(LEAST_PROBABILITY, 1 - LEAST_PROBABILITY)

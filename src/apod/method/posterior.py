@@ -1,0 +1,221 @@
+"""What a few answers say about everybody's group, and what they leave open: draws of a logistic f_a.
+
+f_a reads *ordinary* columns, the principal components of the encoded inputs, whose prior width is learnt with the
+answers, and *targeted* columns: label, decision, both together, and the model's margin within its cell. The gap
+depends on the groups' shares in the cells (label x decision) alone. An f_a that is right on average over everybody can
+be wrong in a cell; the targeted columns let answers correct that, and until then keep intervals honest. Since the
+decision is a function of x, they have little to do where f_a reads x well: a second, narrow width for them is as
+probable as the wide one before any answer.
+
+Draws are a function of the seed and the sorted answers. They are kept as weights; memberships are made block by block.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import expit, softmax
+
+from apod.method.gibbs import CHAINS, KEPT, Design, draw_weights
+from apod.method.normal_draws import draw_normal_weights
+from apod.randomness import generator
+
+Floats = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+Matrix = npt.NDArray[np.floating]
+Block = tuple[slice, npt.NDArray[np.float32]]  # rows, and their members (rows, D, G)
+
+MOST_COMPONENTS, MOST_VARIANCE = 48, 0.995
+MOST_INPUTS, PROJECTED = 1024, 256
+"""Wider inputs are projected at random to so many columns first."""
+COVARIANCE_ROWS = 20_000
+MANY_ANSWERS = 2000
+"""From here on draws are normal around the mode instead of exact."""
+BLOCK = 8192
+
+
+@dataclass(frozen=True)
+class Prior:
+    """What f_a's weights may be before any answer. Numbers are 1 after scaling, a 0/1 column moves by 1."""
+
+    widths: tuple[float, ...] = (0.15, 0.6, 2.5, 10.0)  # variance of the logit that all ordinary columns bring
+    usual_width: float = 1.5  # median of that variance
+    width_spread: float = 1.5  # standard deviation of its logarithm
+    intercept: float = 2.0  # standard deviations, from here on
+    label: float = 0.6
+    decision: float = 0.8
+    both: float = 0.3
+    margin: float = 0.4
+    narrow: float = 0.2  # the three above may be so much narrower
+    narrow_share: float = 0.5  # with this probability
+
+    def grid(self, ordinary: int) -> tuple[Floats, Floats]:
+        """(T, p + 5) variances of the weights at every width, and (T,) log probabilities of the widths."""
+        variances, logs = [], []
+        scales = ((1.0, 1 - self.narrow_share), (self.narrow, self.narrow_share))
+        for width in self.widths:
+            for scale, share in scales if self.narrow_share > 0 else scales[:1]:
+                targeted = scale * np.array([self.decision, self.both, self.margin])
+                variances.append([*np.full(ordinary, width), self.intercept**2, self.label**2, *targeted**2])
+                logs.append(-0.5 * (np.log(width / self.usual_width) / self.width_spread) ** 2 + np.log(share))
+        return np.array(variances), np.array(logs)
+
+
+DEFAULT_PRIOR = Prior()
+
+
+@dataclass(frozen=True, eq=False)
+class People:
+    """What is known of people apart from their group."""
+
+    inputs: Matrix  # (n, d) encoded
+    labels: IntArray  # (n,) 0 or 1
+    decisions: IntArray  # (n,) of the model, 0 or 1
+    margins: Floats  # (n,) calibrated log odds above the model's threshold
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+@dataclass(frozen=True, eq=False)
+class Reader:
+    """How f_a reads people: constants of the training part."""
+
+    centre: Floats  # (d,)
+    components: Floats  # (d, p) inputs to ordinary columns, whose variances add up to 1
+    label_mean: float
+    decision_mean: float
+    margin_means: Floats  # (2, 2) by label and decision
+    margin_scale: float
+
+    @property
+    def ordinary_count(self) -> int:
+        """How many columns come from the inputs."""
+        return int(self.components.shape[1])
+
+    def ordinary(self, inputs: Matrix) -> Floats:
+        """(n, p) columns that need no label: what the correction reads."""
+        return np.asarray((inputs - self.centre) @ self.components)
+
+    def columns(self, people: People) -> Floats:
+        """(n, p + 5) ordinary columns, a one, and the targeted columns."""
+        label, decision = people.labels - self.label_mean, people.decisions - self.decision_mean
+        inside = (people.margins - self.margin_means[people.labels, people.decisions]) / self.margin_scale
+        own = [np.ones(len(people)), label, decision, 2 * label * decision, inside]
+        return np.column_stack([self.ordinary(people.inputs), *own])
+
+
+def fit_reader(people: People, seed: int) -> Reader:
+    """Principal components of these people's inputs, and the means and scales of their targeted columns.
+
+    A 0/1 column of a rare category is scaled by the root of its standard deviation: half way between counting each
+    column the same and counting each person the same.
+    """
+    inputs = np.asarray(people.inputs[:: max(1, len(people) // COVARIANCE_ROWS)], dtype=np.float64)
+    centre, spread = inputs.mean(axis=0), inputs.std(axis=0)
+    scale = 1 / np.sqrt(np.where(spread > 1e-9, spread, np.inf))  # a constant column says nothing
+    start = np.diag(scale) if len(scale) <= MOST_INPUTS else scale[:, None] * _projection(len(scale), seed)
+    covariance = np.atleast_2d(np.cov((inputs - centre) @ start, rowvar=False))
+    values, vectors = np.linalg.eigh(covariance)
+    values, vectors = values[::-1].clip(0), vectors[:, ::-1]
+    total = max(float(values.sum()), 1e-300)
+    enough = int(np.searchsorted(values.cumsum(), MOST_VARIANCE * total)) + 1
+    kept = min(MOST_COMPONENTS, enough, int((values > 1e-9 * total).sum()) or 1)
+    components = start @ vectors[:, :kept] / np.sqrt(max(float(values[:kept].sum()), 1e-300))
+    components *= np.sign(components[np.abs(components).argmax(axis=0), np.arange(kept)])  # the same on every machine
+    means = np.array([[_mean(people.margins[_cell(people, y, d)]) for d in (0, 1)] for y in (0, 1)])
+    return Reader(
+        centre, components, people.labels.mean(), people.decisions.mean(), means, max(people.margins.std(), 1e-9)
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior:
+    """Draws of f_a's weights, each group against the last one."""
+
+    reader: Reader
+    weights: Floats  # (D, G - 1, p + 5)
+
+    @property
+    def versions(self) -> tuple[int, int]:
+        """Draws and groups."""
+        return self.weights.shape[0], self.weights.shape[1] + 1
+
+    def members(self, columns: Matrix) -> npt.NDArray[np.float32]:
+        """(n, D, G) membership probabilities of people, by their `Reader.columns`."""
+        draws, groups = self.versions
+        flat = self.weights.reshape(draws * (groups - 1), -1).astype(np.float32)
+        logits = (columns.astype(np.float32, copy=False) @ flat.T).reshape(len(columns), draws, groups - 1)
+        if groups == 2:
+            first = expit(logits)
+            return np.concatenate([first, 1 - first], axis=2)
+        return np.asarray(softmax(np.concatenate([logits, np.zeros_like(logits[..., :1])], axis=2), axis=2))
+
+    def blocks(self, columns: Matrix, rows: IntArray, likelihood: Floats) -> Iterator[Block]:
+        """Everybody's memberships block by block; certain answers, (n, G) for rows (n,), overwrite guesses."""
+        certain = (likelihood > 0).sum(axis=1) == 1
+        known, own = rows[certain], (likelihood[certain] > 0).astype(np.float32)
+        for start in range(0, len(columns), BLOCK):
+            stop = min(start + BLOCK, len(columns))
+            members = self.members(columns[start:stop])
+            here = (known >= start) & (known < stop)
+            members[known[here] - start] = own[here, None]
+            yield slice(start, stop), members
+
+    def score_weights(self) -> Floats:
+        """(G - 1, p + 1) the f_a of x alone that bias scores read: mean weights, targeted columns at their means."""
+        return np.asarray(self.weights[:, :, : self.reader.ordinary_count + 1].mean(axis=0))
+
+
+def memberships(reader: Reader, weights: Floats, inputs: Matrix) -> Floats:
+    """(n, G) P(group | x) by `Posterior.score_weights`; needs no label."""
+    logits = reader.ordinary(inputs) @ weights[:, :-1].T + weights[:, -1]
+    return np.asarray(softmax(np.column_stack([logits, np.zeros(len(logits))]), axis=1))
+
+
+def sample(
+    reader: Reader,
+    people: People,
+    rows: IntArray,
+    likelihood: Floats,
+    seed: int,
+    kept: int = KEPT,
+    prior: Prior = DEFAULT_PRIOR,
+) -> Posterior:
+    """The posterior after these answers: the same whatever their order.
+
+    people: those answered about · rows (n,) what they are called, in any order · likelihood (n, G) of each answer given
+    the person's group; one-hot where certain.
+    """
+    order = np.argsort(rows, kind="stable")
+    columns = reader.columns(people)[order]
+    variances, logs = prior.grid(reader.ordinary_count)
+    rng = generator(seed, "posterior of f_a", answers_key(rows[order], likelihood[order]))
+    design = Design(columns, variances, logs)
+    if len(rows) > MANY_ANSWERS:
+        return Posterior(reader, draw_normal_weights(design, likelihood[order], rng, CHAINS * kept))
+    return Posterior(reader, draw_weights(design, likelihood[order], rng, kept=kept)[0])
+
+
+def answers_key(rows: IntArray, likelihood: Floats) -> str:
+    """What tells one set of answers from another, as a key of random draws."""
+    digest = hashlib.blake2b(np.ascontiguousarray(rows, dtype=np.int64).tobytes(), digest_size=16)
+    digest.update(np.ascontiguousarray(likelihood, dtype=np.float64).tobytes())
+    return digest.hexdigest()
+
+
+def _projection(inputs: int, seed: int) -> Floats:
+    signs = generator(seed, "projection of wide inputs", inputs).integers(0, 2, (inputs, PROJECTED))
+    return np.asarray((2.0 * signs - 1) / np.sqrt(PROJECTED))
+
+
+def _cell(people: People, label: int, decision: int) -> npt.NDArray[np.bool_]:
+    return np.asarray((people.labels == label) & (people.decisions == decision))
+
+
+def _mean(values: Floats) -> float:
+    return float(values.mean()) if len(values) else 0.0

@@ -1,0 +1,110 @@
+"""One refit: reproducible, honest about the gap, harmless where nothing is known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from correction_people import simulated_population
+
+from apod.fairness.notions import EQUALIZED_ODDS, NOTIONS, Notion, member_rates
+from apod.heads.correction import Correction
+from apod.method.correction_choice import Limits
+from apod.method.correction_fit import STRENGTHS, Population, fit_correction
+from apod.method.posterior import memberships
+
+EASY = Limits(accuracy=0.05, balanced=0.05, caution=0.5)
+
+
+def some(groups: np.ndarray, count: int, seed: int = 0, n_groups: int = 2) -> dict[int, np.ndarray]:
+    rows = np.random.default_rng(seed).choice(len(groups) // 2, count, replace=False)
+    return {int(row): np.eye(n_groups)[groups[row]] for row in rows}
+
+
+def true_gap(population: Population, groups: np.ndarray, decided: np.ndarray) -> float:
+    rates = member_rates(population.notion, population.people.labels, decided[None], np.eye(2)[groups][None])
+    return float(population.notion.gap(rates)[0, 0])
+
+
+@pytest.mark.parametrize("notion", NOTIONS.values(), ids=NOTIONS)
+def test_a_gap_that_shows_is_narrowed_by_200_answers(notion: Notion) -> None:
+    population, groups = simulated_population(3000, 0, notion)
+    fitted = fit_correction(population, some(groups, 200), EASY, seed=0)
+    decisions = population.people.decisions
+    after = np.where(fitted.changed(), 1 - decisions, decisions)
+    assert true_gap(population, groups, after) < 0.8 * true_gap(population, groups, decisions)
+
+
+def test_the_correction_that_is_kept_decides_as_the_one_that_was_judged() -> None:
+    population, groups = simulated_population(2000, 1)
+    fitted = fit_correction(population, some(groups, 150), EASY, seed=0)
+    assert fitted.correction is not None
+    members = memberships(population.reader, fitted.weights, population.people.inputs)
+    margins = fitted.correction.margins(population.eta, members, [0.0, fitted.strength])
+    decisions = population.people.decisions
+    np.testing.assert_array_equal(margins[0] > 0, decisions == 1)
+    np.testing.assert_array_equal(margins[1] > 0, np.where(fitted.changed(), 1 - decisions, decisions) == 1)
+
+
+def test_all_is_a_function_of_the_answers_whatever_their_order_and_of_no_other_group() -> None:
+    population, groups = simulated_population(1200, 2)
+    answers = some(groups, 40)
+    one = fit_correction(population, answers, Limits(), seed=0)
+    other = fit_correction(population, dict(reversed(answers.items())), Limits(), seed=0)
+    np.testing.assert_array_equal(one.falls.mean, other.falls.mean)
+    assert one.chosen == other.chosen
+    assert one.estimates(500, 0) == other.estimates(500, 0)
+
+
+def test_with_few_answers_and_a_group_that_does_not_show_the_model_stays() -> None:
+    kept = 0
+    for seed in range(6):
+        population, groups = simulated_population(1200, seed, shows=0.0, gap=0.3)
+        fitted = fit_correction(population, some(groups, 16, seed), Limits(caution=1.5), seed=seed)
+        kept += fitted.correction is None
+        assert fitted.strength in (0.0, *STRENGTHS)
+    assert kept >= 5
+
+
+def test_estimates_contain_the_truth_before_and_after() -> None:
+    """Populations with and without a gap, 40 answers each: intervals for a part of 600 people cover its gap."""
+    covered, wide = [], []
+    for seed in range(24):
+        population, groups = simulated_population(1800, seed, shows=1.0, gap=(0.0, 0.6, 1.2)[seed % 3])
+        fitted = fit_correction(population, some(groups, 40, seed), EASY, seed=seed)
+        part = np.random.default_rng(seed).choice(1800, 600, replace=False)
+        decisions = population.people.decisions
+        for estimate, decided in zip(
+            fitted.estimates(600, seed), (decisions, np.where(fitted.changed(), 1 - decisions, decisions)), strict=True
+        ):
+            rates = member_rates(
+                EQUALIZED_ODDS, population.people.labels[part], decided[None, part], np.eye(2)[groups[part]][None]
+            )
+            gap = float(EQUALIZED_ODDS.gap(rates)[0, 0])
+            covered.append(estimate.low <= gap <= estimate.high)
+            wide.append(estimate.high - estimate.low)
+    assert np.mean(covered) >= 0.93
+    assert np.mean(wide) < 0.9
+
+
+def test_knowing_everybody_leaves_no_doubt_but_sampling() -> None:
+    population, groups = simulated_population(6000, 3)
+    everybody = {row: np.eye(2)[group] for row, group in enumerate(groups)}
+    fitted = fit_correction(population, everybody, Limits(), seed=0)
+    assert np.ptp(fitted.paths.base, axis=0).max() < 1e-6
+    before, after = fitted.estimates(3000, 0)
+    truth = true_gap(population, groups, population.people.decisions)
+    assert before.low < truth < before.high
+    assert after.gap < before.gap
+
+
+def test_three_groups_have_directions_and_intervals_of_their_own() -> None:
+    population, groups = simulated_population(2000, 4)
+    third = np.where(population.people.inputs[:, 2] > 1, 2, groups)
+    fitted = fit_correction(replace(population, n_groups=3), some(third, 80, n_groups=3), EASY, seed=0)
+    assert fitted.directions.shape[2] == 3
+    before, after = fitted.estimates(1000, 0)
+    assert 0 <= before.low <= before.gap <= before.high
+    assert isinstance(fitted.correction, Correction | None)
+    assert np.isfinite(after.gap)
