@@ -10,6 +10,11 @@ Asking: a pool of a million rows, a model there, a niced process with one thread
 timed from call to question, for new questions only. Goal: 99 of 100 below 50 ms. And opening the campaign, which must
 not depend on the size of the pool. Once with a linear stand-in that refits all the time, once with the package's own
 engine, Algorithm 1 over embeddings (`--engine` picks one), with an audit share besides.
+
+    python benchmarks/bench_campaign.py --processes 50     # only this: so many processes on one SQLite file
+
+Processes: each opens the campaign as a command would and asks and tells ten times in a row, without a pause. The worst
+question and answer of all is what matters: nobody may be passed over again and again.
 """
 
 from __future__ import annotations
@@ -53,6 +58,13 @@ class Listed:
     ) -> list[Proposal]:
         free = (row for row in range(self.rows) if row not in unavailable)
         return [Proposal(row, {"rule": "listed", "distance": 1.0}) for row, _ in zip(free, range(k), strict=False)]
+
+
+class Unfitted(Listed):
+    """Has no model: all that is measured is the database."""
+
+    def fit(self, answers: Sequence[GroupAnswer], start: object) -> None:
+        return None
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,6 +122,10 @@ def listed(materials: Materials) -> Listed:
     return Listed(materials)
 
 
+def unfitted(materials: Materials) -> Unfitted:
+    return Unfitted(materials)
+
+
 def busy(materials: Materials) -> Busy:
     return Busy(materials)
 
@@ -165,6 +181,39 @@ def annotate(campaign: Campaign, name: str, errors: list[BaseException]) -> None
                 return
     except BaseException as error:  # noqa: BLE001 shown by the caller
         errors.append(error)
+
+
+def bench_processes(folder: Path, count: int, each: int) -> None:
+    """The time of one question and its answer, with so many processes on one file."""
+    with tempfile.TemporaryDirectory(dir=folder) as inside:
+        features, labels = np.zeros((2 * count * each, 2)), np.arange(2 * count * each) % 2
+        options = {"groups": GROUPS, "budget": count * each, "lookahead": 2 * count * each, "engine": unfitted}
+        Campaign.create(f"{inside}/c.db", features, labels, **options).close()
+        children = [os.fork() or _one_process(inside, number, each) for number in range(count)]
+        failed = sum(os.waitpid(child, 0)[1] != 0 for child in children)
+        times = np.concatenate([np.load(path) for path in Path(inside).glob("times-*.npy")])
+        with Campaign.open(f"{inside}/c.db", engine=unfitted, refit="demand") as campaign:
+            status, whole = campaign.status(), campaign.verify_log().ok
+    p50, p99, worst = np.percentile(times, [50, 99, 100])
+    print(f"{count} processes on one file: {status.answered} answers, {failed} processes failed, log {whole}")
+    print(f"ask() and tell(): median {p50:.2f} s, p99 {p99:.2f} s, worst {worst:.2f} s")
+
+
+def _one_process(folder: str, number: int, each: int) -> int:
+    try:
+        times = []
+        with Campaign.open(f"{folder}/c.db", engine=unfitted, refit="demand") as campaign:
+            for _ in range(each):
+                started = time.perf_counter()
+                question = campaign.ask(f"p{number}")
+                assert question is not None
+                campaign.tell(question, GROUPS[0])
+                times.append(time.perf_counter() - started)
+        np.save(f"{folder}/times-{number}.npy", times)
+    except BaseException as error:  # noqa: BLE001 a forked process ends here, whatever happens
+        print(f"process {number}: {error}", file=sys.stderr)
+        os._exit(1)
+    os._exit(0)
 
 
 def bench_answers(folder: Path, rounds: int, count: int) -> bool:
@@ -237,7 +286,11 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--engine", choices=("stand-in", "own", "both"), default="both")
     parser.add_argument("--only-asking", action="store_true")
+    parser.add_argument("--processes", type=int, default=0, help="only this: so many processes on one SQLite file")
     told = parser.parse_args()
+    if told.processes:
+        bench_processes(told.folder, told.processes, each=10)
+        return 0
     sys.path.insert(0, str(Path(__file__).parent))  # the worker process imports the engine from here
     import bench_campaign
 

@@ -25,6 +25,7 @@ from sqlalchemy.pool import QueuePool
 from sqlalchemy.sql.elements import ColumnClause
 
 from apod.campaign.errors import NotFound, StoreError
+from apod.campaign.turns import Turns
 from apod.errors import InputError
 
 BUSY_SECONDS = 60
@@ -37,10 +38,13 @@ _CLOCK = {
 
 _SQLITE_REMEDY = {
     "SQLITE_FULL": "the disk is full. Free some space and repeat",
-    "SQLITE_READONLY": "the database may not be written. Check who owns the file and its folder, and repeat",
+    "SQLITE_READONLY": "the database may not be written. Check who owns the file and its folder, or copy both from a "
+    "read-only medium, and repeat",
     "SQLITE_PERM": "the database may not be opened. Check who owns the file and its folder, and repeat",
-    "SQLITE_CANTOPEN": "the database cannot be opened. Check that the file is there and who owns it, and repeat",
-    "SQLITE_BUSY": f"other writers held the database for {BUSY_SECONDS} s. Stop one of them and repeat",
+    "SQLITE_CANTOPEN": "the database cannot be opened. Check that the file is there and who owns it, or copy it with "
+    "its -wal file from a read-only medium, and repeat",
+    "SQLITE_BUSY": "other writers held the database for too long. Stop one of them, or use PostgreSQL where many "
+    "processes write, and repeat",
     "SQLITE_CORRUPT": "the file is damaged. Restore a backup",
     "SQLITE_NOTADB": "the file is not a SQLite database. Check the path",
     "SQLITE_IOERR": "the disk could not be read or written. Check it and repeat",
@@ -52,14 +56,22 @@ class Store:
 
     url   "hiring.db", "sqlite:///hiring.db" or "postgresql://user@host/database"
     skew  milliseconds added to the database's clock; for tests of clocks that jump
+    busy_seconds  how long a writer waits for its turn on a SQLite file
     """
 
-    def __init__(self, url: str | os.PathLike[str], *, skew: Callable[[], int] | None = None) -> None:
+    def __init__(
+        self,
+        url: str | os.PathLike[str],
+        *,
+        skew: Callable[[], int] | None = None,
+        busy_seconds: float = BUSY_SECONDS,
+    ) -> None:
         self.url = os.fspath(url)
         self.path, target = _locate(self.url)
         self.dialect = "sqlite" if self.path is not None else "postgresql"
         self.label = str(self.path) if self.path is not None else target.render_as_string(hide_password=True)
         self.skew = skew or (lambda: 0)
+        self._turns, self._busy_seconds = Turns(self.path), busy_seconds
         _quiet()
         self._engine = _sqlite_engine(self.path) if self.path is not None else _postgres_engine(target)
         self._writer = self._engine.execution_options(apod_write=True)
@@ -88,7 +100,7 @@ class Store:
         """One durable transaction: all of it is kept when the block ends, nothing of it when it raises."""
         committing = False
         try:
-            with self._writer.connect() as connection:
+            with self._turn(), self._writer.connect() as connection:
                 transaction = connection.begin()
                 try:
                     self._check_still_there(connection)
@@ -104,6 +116,14 @@ class Store:
             raise self._explain(error, committing) from None
 
     @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """One's turn among all who write to a SQLite file."""
+        with self._turns.taken(self._busy_seconds) as come:
+            if not come:
+                raise StoreError(f"{self.label}: {_SQLITE_REMEDY['SQLITE_BUSY']}. Nothing was recorded.")
+            yield
+
+    @contextmanager
     def reading(self) -> Iterator[Connection]:
         """A transaction that only looks."""
         try:
@@ -117,7 +137,8 @@ class Store:
     def at_once(self, seconds: float) -> Iterator[Connection]:
         """A connection outside of any transaction, whose statements wait for others no longer than so many seconds."""
         try:
-            with self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            outside = self._engine.execution_options(isolation_level="AUTOCOMMIT")
+            with self._turn(), outside.connect() as connection:
                 self._check_still_there(connection)
                 connection.exec_driver_sql(self._patience(seconds))
                 try:
@@ -198,6 +219,19 @@ def _identity(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
+_WRITABLE = "mode=rw"  # without c: a file that went away must not come back empty
+
+
+def _mode(path: Path) -> str:
+    """How to open the file: where it cannot be written, as on a read-only medium, without any file beside it."""
+    real = {"effective_ids": os.access in os.supports_effective_ids}
+    if not path.exists() or (os.access(path, os.W_OK, **real) and os.access(path.parent, os.W_OK, **real)):
+        return _WRITABLE
+    log = path.with_name(path.name + "-wal")
+    pending = log.exists() and log.stat().st_size > 0  # committed, and not in the file yet: SQLite must read both
+    return "mode=ro" if pending else "mode=ro&immutable=1"
+
+
 _DISCREET: dict[str, Any] = {"hide_parameters": True, "logging_name": "apod"}
 """Answers are parameters and result rows: neither may reach a log, not even one set to DEBUG."""
 
@@ -208,9 +242,8 @@ def _quiet() -> None:
 
 def _sqlite_engine(path: Path) -> Engine:
     def connect() -> sqlite3.Connection:
-        # mode=rw: a file that went away must not come back empty
         return sqlite3.connect(
-            f"file:{quote(str(path))}?mode=rw",
+            f"file:{quote(str(path))}?{_mode(path)}",
             uri=True,
             timeout=BUSY_SECONDS,
             isolation_level=None,  # the driver must not begin transactions of its own
@@ -223,7 +256,8 @@ def _sqlite_engine(path: Path) -> Engine:
     def _prepare(connection: Any, record: Any) -> None:
         record.info["identity"] = _identity(path)
         cursor = connection.cursor()
-        cursor.execute("PRAGMA journal_mode=WAL")
+        if _mode(path) == _WRITABLE:
+            cursor.execute("PRAGMA journal_mode=WAL")
         cursor.execute("PRAGMA synchronous=FULL")  # WAL's NORMAL loses the last commits when the power goes
         cursor.execute("PRAGMA foreign_keys=ON")
         cursor.execute("PRAGMA cache_size=-512")  # KiB a connection; the system caches the file for all of them
