@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
+import socket
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ import pytest
 from web_people import GROUPS, House, Live, housed, people, turn, until
 
 from apod.campaign import Campaign
+from apod.errors import InputError
 
 XSS = [
     "<script>alert(1)</script>",
@@ -182,17 +186,69 @@ def test_pictures_come_with_fixed_types_and_without_their_paths(
     assert all(str(tmp_path) not in answer.text for answer in found.values() if answer.status_code != 200)
 
 
-@pytest.mark.parametrize("name", ["../secret.png", "/etc/passwd", "link.png"])
-def test_a_picture_outside_the_folder_is_refused(
-    gallery: Callable[[dict[int, str]], Campaign], tmp_path: Path, name: str
+@pytest.mark.parametrize("name", ["../secret.png", "/etc/passwd"])
+def test_a_campaign_with_a_picture_outside_the_folder_is_not_created(
+    gallery: Callable[[dict[int, str]], Campaign], name: str
 ) -> None:
-    (tmp_path / "secret.png").write_bytes(PNG)
-    campaign = gallery(dict.fromkeys(range(20), name))
-    (tmp_path / "pictures" / "link.png").symlink_to(tmp_path / "secret.png")
+    with pytest.raises(InputError, match=r"has 3 paths .* the first in row 4 "):
+        gallery(dict.fromkeys((4, 9, 11), name))
+
+
+def exchange(path: Path, form: str, outside: Path) -> None:
+    """Put something in a picture's place that is none."""
+    path.unlink()
+    if form == "link":
+        path.symlink_to(outside)
+    elif form == "pipe":
+        os.mkfifo(path)
+    elif form == "folder":
+        path.mkdir()
+    else:
+        with socket.socket(socket.AF_UNIX) as server:
+            os.chdir(path.parent)  # the address of a socket is short
+            server.bind(path.name)
+
+
+@pytest.mark.parametrize("form", ["link", "pipe", "folder", "socket"])
+def test_what_took_a_pictures_place_is_never_shown_and_others_are_asked_about_instead(
+    gallery: Callable[[dict[int, str]], Campaign], tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "secret.png").write_bytes(PNG + b"secret")
+    campaign = gallery({})
+    bad = set(range(0, 20, 3))
+    for row in bad:
+        exchange(tmp_path / "pictures" / f"{row}.png", form, tmp_path / "secret.png")
     with housed(campaign) as house:
-        answer = house.enter().post("/api/v1/turn", json={})
-        until(lambda: house.enter().post("/api/v1/turn", json={}).status_code == 500)
-        assert str(tmp_path) not in answer.text
+        client, met = house.enter(), set()
+        for _ in range(20 - len(bad)):
+            case = turn(client)["questions"][0]
+            answer = client.get(case["picture"])
+            assert answer.status_code == 200
+            assert b"secret" not in answer.content
+            met.add(int(case["fields"][0]["value"]))
+            key = {"answer": GROUPS[0], "key": case["id"]}
+            assert client.post(f"/api/v1/questions/{case['id']}/answer", json=key).status_code == 200
+        assert met == set(range(20)) - bad
+        assert turn(client, "exhausted")["questions"] == []
+    assert set(campaign.status().withdrawn) == bad
+    assert campaign.status().answered == 20 - len(bad)
+    assert campaign.verify_log().ok
+
+
+def test_pipes_in_place_of_pictures_hold_no_thread_of_the_server(
+    gallery: Callable[[dict[int, str]], Campaign], tmp_path: Path
+) -> None:
+    campaign = gallery({})
+    with housed(campaign) as house:
+        client = house.enter()
+        case = turn(client)["questions"][0]
+        picture = tmp_path / "pictures" / f"{case['fields'][0]['value']}.png"
+        exchange(picture, "pipe", tmp_path)
+        with ThreadPoolExecutor(60) as crowd:
+            answers = list(crowd.map(lambda _: client.get(case["picture"]), range(60)))
+        assert {answer.status_code for answer in answers} == {404}
+        assert turn(client)["questions"][0]["id"] != case["id"]
 
 
 def test_a_body_too_large_is_refused_however_it_is_sent(house: House) -> None:

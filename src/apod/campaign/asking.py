@@ -106,6 +106,12 @@ def skip(desk: Desk, token: int, annotator: str | None, key: str | None) -> bool
     return True
 
 
+def withdraw(desk: Desk, row: int, cause: str) -> None:
+    """Take the questions about a row back from everybody for good: they can be put to nobody, and cost nothing."""
+    if row not in desk.state.withdrawn:
+        desk.append("withdrawn", {"row": row, "cause": cause})
+
+
 def undo(desk: Desk, annotator: str, key: str | None) -> Leased | None:
     """Take the annotator's last answer or skip back, and put the question into their hands again if it is free."""
     state = desk.state
@@ -129,7 +135,7 @@ def undo(desk: Desk, annotator: str, key: str | None) -> Leased | None:
         room = given.counted and (budget or state.has_price(given.outcome))
     else:
         room = budget and _has_room(state, asked, annotator, _in_hands(state, now), now)
-    return lease(desk, asked, annotator) if room else None
+    return lease(desk, asked, annotator) if room and asked.row not in state.withdrawn else None
 
 
 def lease(
@@ -254,7 +260,7 @@ def _freed(state: State, annotator: str, in_hands: Counter[int], now: int) -> As
 def _has_room(state: State, asked: Asked, annotator: str, in_hands: Counter[int], now: int) -> bool:
     """Whether the annotator may have the question: it is free, and they neither hold, skipped nor answered it."""
     mine = _own_leases(state, asked, annotator)
-    if annotator in asked.skipped or any(state.live(held, now) for held in mine):
+    if asked.row in state.withdrawn or annotator in asked.skipped or any(state.live(held, now) for held in mine):
         return False
     if own_answer(state, asked.row, annotator) is not None:
         return False
@@ -275,7 +281,7 @@ def _due_gold(state: State, annotator: str) -> int | None:
     block, place = divmod(state.met.get(annotator, 0), every)
     if state.last_gold.get(annotator, -1) >= block * every or place < _draw(state, annotator, "block", block) % every:
         return None
-    left = [row for row in state.gold if not _was_put(state, row, annotator)]
+    left = [row for row in state.gold if row not in state.withdrawn and not _was_put(state, row, annotator)]
     return min(left, key=lambda row: _draw(state, annotator, "row", row), default=None)
 
 

@@ -184,9 +184,12 @@ class Campaign(Handing, Owning):
             self.refitter.refit()
         for _ in range(20):  # others may take what was proposed, again and again
             found = self.journal.submit(partial(asking.ask, annotator=annotator))
-            if isinstance(found, asking.Leased):
+            while isinstance(found, asking.Leased):
                 self._wake()
-                return Turn(self._question(found), "question")
+                question = self._usable(found)
+                if question is not None:
+                    return Turn(question, "question")
+                found = self.journal.submit(partial(asking.ask, annotator=annotator))
             if isinstance(found, asking.Nothing):
                 return Turn(None, found.why, found.retry_after, found.with_others)
             if not self.refitter.supply(found.queue):
@@ -228,7 +231,7 @@ class Campaign(Handing, Owning):
         annotator, checked = clean_name("annotator's name", annotator), clean_key(key)
         found = self.journal.submit(lambda desk: asking.undo(desk, annotator, checked))
         self._wake()
-        return self._question(found) if found is not None else None
+        return self._usable(found) if found is not None else None
 
     def correct(
         self,

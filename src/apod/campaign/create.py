@@ -21,6 +21,7 @@ from apod.campaign.events import GENESIS, Sealed, canonical
 from apod.campaign.files import Files, Staged, staged
 from apod.campaign.journal import Journal
 from apod.campaign.materials import store_features
+from apod.campaign.pictures import Pictures
 from apod.campaign.reserve import held_out_rows
 from apod.campaign.settings import CampaignSettings, checked, composed
 from apod.campaign.store import Store
@@ -176,6 +177,8 @@ def _display(files: Files, pool: Pool, settings: CampaignSettings) -> tuple[tupl
     shown = shown_columns(frame, pool.show, labels, settings.groups, settings.show_label)
     if settings.image_column is not None and settings.image_column not in frame.columns:
         raise InputError(f"There is no column {settings.image_column!r} with paths of pictures in display.")
+    if settings.image_column is not None:
+        Pictures(settings.image_root).check(settings.image_column, frame[settings.image_column])
     stored = dict.fromkeys([*shown, *([settings.image_column] if settings.image_column else [])])
     return shown, store_display(files, frame, list(stored), pool.ids)
 

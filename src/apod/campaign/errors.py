@@ -9,6 +9,7 @@
         ├── CampaignFinished      the campaign was ended: it asks nothing more
         ├── NotFound              no such campaign or row, nothing to undo or to erase (an InputError)
         │   └── UnknownQuestion   no question of the campaign has this id
+        │   └── PictureUnusable   the picture of a question lies where none may, or is no file
         ├── NotYours              the question was put to somebody else (an InputError)
         └── UnknownGroup          the answer is none of the campaign's groups (an InputError and an AnnotatorError)
 
@@ -54,6 +55,10 @@ class UnknownQuestion(NotFound):
 
     def __init__(self) -> None:
         super().__init__("There is no such question in this campaign: use the id that `ask` gave, such as 3-17.")
+
+
+class PictureUnusable(NotFound):
+    """The picture of a question lies where none may, or is no file."""
 
 
 class NotYours(CampaignError, InputError):

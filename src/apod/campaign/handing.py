@@ -21,6 +21,7 @@ from apod.campaign.settings import clean_name, composed
 from apod.campaign.state import GROUP, State
 
 PREPARING_SECONDS = 1.0
+MOST_WITHDRAWN = 50  # rounds of questions whose pictures turn out unusable, before the page is asked to come again
 Phase = Literal["open", "paused", "done", "finished"]
 
 
@@ -77,10 +78,17 @@ class Handing(Session):
             held, otherwise = asking.hand(desk, annotator, count)
             return held, otherwise, progress_of(desk.state, desk.now, annotator), _closed(desk.state)
 
-        held, otherwise, progress, closed = self.journal.submit(command)
-        self._wake()
+        for _ in range(MOST_WITHDRAWN):
+            held, otherwise, progress, closed = self.journal.submit(command)
+            self._wake()
+            questions = [self._usable(item) for item in held]
+            if None not in questions:
+                break
         if otherwise is None:
-            return Hand(tuple(self._question(item) for item in held), "question", progress)
+            usable = tuple(question for question in questions if question is not None)
+            if usable:
+                return Hand(usable, "question", progress)
+            return Hand((), "preparing", progress, retry_after=PREPARING_SECONDS)
         if isinstance(otherwise, Nothing):
             return Hand((), otherwise.why, progress, otherwise.with_others, otherwise.retry_after)
         if closed < len(self.materials):

@@ -7,6 +7,7 @@ import json
 import os
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -17,16 +18,17 @@ from sqlalchemy import Connection, select
 from apod.campaign import schema
 from apod.campaign.answering import Value
 from apod.campaign.answers import Collected, checked_answers, collect
-from apod.campaign.asking import Leased
+from apod.campaign.asking import Leased, withdraw
 from apod.campaign.audit import moment
 from apod.campaign.display import Display
 from apod.campaign.engine import Engine, EngineFactory, engine_folders, engine_name
 from apod.campaign.erasing import Overwriting
-from apod.campaign.errors import FileDamaged, NotFound, UnknownGroup, UnknownQuestion
+from apod.campaign.errors import NotFound, PictureUnusable, UnknownGroup, UnknownQuestion
 from apod.campaign.files import Files
 from apod.campaign.journal import Journal
 from apod.campaign.lead import LEAD_SECONDS
 from apod.campaign.materials import Materials
+from apod.campaign.pictures import Pictures
 from apod.campaign.question import Question, parse_id
 from apod.campaign.refit import Background, Refitter
 from apod.campaign.settings import CampaignSettings, check_kind, clean_name, composed
@@ -171,7 +173,7 @@ class Session:
         image = None
         if settings.image_column is not None:
             named = values.get(settings.image_column)
-            image = None if named is None else self._image(str(named))
+            image = None if named is None else Pictures(settings.image_root).path(str(named))
             values = {name: value for name, value in values.items() if name in settings.show}
             values.pop(settings.image_column, None)
         label = settings.label_names[self.materials.label(held.row)] if settings.show_label else None
@@ -188,13 +190,13 @@ class Session:
             image=image,
         )
 
-    def _image(self, named: str) -> str:
-        """The picture's path; a name in the data must not lead out of the folder of pictures."""
-        root = Path(self.settings.image_root or ".").resolve()
-        path = (root / named).resolve()
-        if not path.is_relative_to(root):
-            raise FileDamaged("A picture's path leads out of the campaign's folder of pictures: correct the table.")
-        return str(path)
+    def _usable(self, held: Leased) -> Question | None:
+        """The question; None where its picture cannot be shown: then it is withdrawn, from everybody."""
+        try:
+            return self._question(held)
+        except PictureUnusable:
+            self.journal.submit(partial(withdraw, row=held.row, cause="picture"))
+            return None
 
     def _token(self, question: Question | str, annotator: str | None) -> tuple[Callable[[State], int], str | None]:
         """How to find the lease, and whose it must be (None: whoever has the id)."""

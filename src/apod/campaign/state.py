@@ -47,7 +47,7 @@ class Lease:
     annotator: str
     taken: int  # campaign time
     expires: int  # the same; once it has ended, when it did
-    ended: str | None = None  # answered, skipped, released, expired
+    ended: str | None = None  # answered, skipped, released, expired, withdrawn
     answer: int | None = None  # its event
 
 
@@ -115,6 +115,7 @@ class State:
     rows: dict[int, int] = field(default_factory=dict)  # row -> its question, gold apart
     gold: dict[int, int] = field(default_factory=dict)  # row -> event that holds the known answer
     retired: set[int] = field(default_factory=set)  # rows that were gold until their known answer was erased
+    withdrawn: dict[int, str] = field(default_factory=dict)  # row -> why it can be put to nobody
     gold_of: dict[str, dict[int, int]] = field(default_factory=dict)  # annotator -> gold row -> its question
     leases: dict[int, Lease] = field(default_factory=dict)
     outstanding: dict[int, Lease] = field(default_factory=dict)  # neither answered nor given back
@@ -285,6 +286,14 @@ def _released(state: State, event: Event, body: Mapping[str, Any]) -> None:
     _end(state, body["token"], "released")
 
 
+def _withdrawn(state: State, event: Event, body: Mapping[str, Any]) -> None:
+    row = body["row"]
+    state.withdrawn[row] = body["cause"]
+    for token in [token for token, held in state.outstanding.items() if state.questions[held.number].row == row]:
+        _end(state, token, "withdrawn")
+    state.incomplete.pop(state.rows.get(row, 0), None)
+
+
 def _undone(state: State, event: Event, body: Mapping[str, Any]) -> None:
     act = body["act"]
     state.acts[body["annotator"]].remove(act)
@@ -379,7 +388,7 @@ def _settle(state: State, asked: Asked) -> None:
     """Keep the list of questions with room for an answer."""
     if asked.purpose == GOLD:
         return
-    if state.filled(asked) >= state.overlap:
+    if asked.row in state.withdrawn or state.filled(asked) >= state.overlap:
         state.incomplete.pop(asked.number, None)
     else:
         state.incomplete[asked.number] = None
@@ -394,6 +403,7 @@ _APPLY = {
     "corrected": _corrected,
     "skipped": _skipped,
     "released": _released,
+    "withdrawn": _withdrawn,
     "undone": _undone,
     "gold": _gold,
     "refitted": _refitted,

@@ -35,6 +35,7 @@ class Status:
     skipped: int
     late: int  # came after their lease had run out
     uncounted: int  # of those, recorded but without a part in the campaign
+    withdrawn: tuple[int, ...]  # rows that can be put to nobody: their picture lies where none may, or is no file
     erased: int
     erasures_due: int  # whose bytes are still in the database's files, because somebody reads an older state
     gold_answered: int
@@ -105,6 +106,7 @@ def status_of(
         skipped=sum(len(asked.skipped) for asked in state.questions.values()),
         late=sum(given.late for given in standing),
         uncounted=sum(not given.counted for given in standing),
+        withdrawn=tuple(state.withdrawn),
         erased=sum(given.erased for given in state.answers.values()),
         erasures_due=count_due(connection, campaign),
         gold_answered=len(standing) - len(ordinary),

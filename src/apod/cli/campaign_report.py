@@ -47,6 +47,12 @@ def show_status(found: dict[str, Any]) -> None:
             f"  {found['erasures_due']} erasures are still to be overwritten in the database's files: somebody reads "
             "an older state; it happens at the first call after that reader has ended"
         )
+    if found["withdrawn"]:
+        some = ", ".join(map(str, found["withdrawn"][:10])) + (", ..." if len(found["withdrawn"]) > 10 else "")
+        typer.echo(
+            f"  {len(found['withdrawn'])} questions withdrawn, their pictures cannot be shown (rows {some}): correct "
+            "the files, and ask about these people elsewhere"
+        )
     typer.echo(f"  groups: {', '.join(found['groups'])}")
     for name in ("cannot_tell", "declined", "skipped", "late", "erased", "model_answers", "behind", "agreement"):
         if found[name]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from fastapi import APIRouter
 from fastapi.responses import Response
 
+from apod.campaign.pictures import read_picture
 from apod.web.annotating import QuestionId, name_of
 from apod.web.desk import Served
 from apod.web.errors import Refused
@@ -32,7 +32,7 @@ def picture(server: Served, who: Anybody, question: QuestionId) -> Response:
     found = server.campaign.own_question(question, name_of(who))
     if found.image is None:
         raise Refused(404, "This question has no picture.")
-    data = _read(Path(found.image), server.settings.limits.picture_bytes)
+    data = _read(found.image, server.campaign.settings.image_root, server.settings.limits.picture_bytes)
     kind = content_type(data)
     if kind is None:
         raise Refused(415, "This file is no PNG, JPEG, GIF or WebP picture.")
@@ -46,11 +46,10 @@ def content_type(data: bytes) -> str | None:
     return next((kind for start, kind in _STARTS if data.startswith(start)), None)
 
 
-def _read(path: Path, most: int) -> bytes:
+def _read(path: str, root: str | None, most: int) -> bytes:
     try:
-        with path.open("rb") as file:
-            data = file.read(most + 1)
-    except OSError:
+        data = read_picture(path, root, most)
+    except (OSError, ValueError):
         raise Refused(404, "The picture of this question is missing.") from None
     if len(data) > most:
         raise Refused(413, "The picture of this question is too large.")

@@ -24,8 +24,8 @@ from apod.web.guard import Owner
 _BOUND = ("bound", "observed", "sampling_term", "covering_term", "epsilon")
 _COUNTS = (
     "name", "budget", "answered", "pending", "remaining", "questions", "cannot_tell", "declined", "skipped", "late",
-    "uncounted", "erased", "erasures_due", "gold_answered", "agreement", "behind", "refitting", "refit_failures",
-    "measuring_failure", "reminders", "by_purpose", "model_answers",
+    "uncounted", "withdrawn", "erased", "erasures_due", "gold_answered", "agreement", "behind", "refitting",
+    "refit_failures", "measuring_failure", "reminders", "by_purpose", "model_answers",
 )  # fmt: skip
 _EXPORTS = {
     "csv": (".csv", "text/csv; charset=utf-8"),
