@@ -31,8 +31,7 @@ from apod.audit.shares import (
 )
 from apod.data import load_dataset
 from apod.fairness.metrics import RATES
-from apod.method.penalty import Penalty
-from apod.method.settings import Settings
+from apod.method.settings import PRESETS, SHARED
 from apod.randomness import generator
 from apod.run import run_experiment
 
@@ -59,11 +58,18 @@ class Task:
 def load(name: str, seed: int) -> Task:
     """The test part of a task with the decisions of a vanilla and a mitigated head (30 answers or so)."""
     dataset = load_dataset(name)
-    penalty = Penalty(relaxation="sigmoid", over="pool")
-    settings = Settings(
-        penalty=penalty, proxy="logistic", selector="stratified", strengths=(0.5,), body="cross_entropy"
+    settings = replace(
+        PRESETS["paper"],
+        trajectories=SHARED,
+        relaxation="sigmoid",
+        over="pool",
+        proxy="logistic",
+        selector="stratified",
+        strengths=(0.5,),
+        body="cross_entropy",
+        body_epochs=10,
     )
-    outcome = run_experiment(dataset, replace(settings, body_epochs=10), seed=seed)
+    outcome = run_experiment(dataset, settings, seed=seed)
     test = outcome.prepared.split.test
     known = test[dataset.groups[test] >= 0]
     decided = (outcome.mitigation.heads.margins(outcome.prepared.embeddings[known]) > 0).numpy().astype(np.int64)

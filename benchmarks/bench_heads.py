@@ -18,7 +18,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
 import numpy as np
@@ -29,6 +29,7 @@ from apod.heads.schedule import Schedule
 from apod.method.answers import Answers
 from apod.method.pod import PenaltyRows, Training, train_heads
 from apod.method.pool import Pool
+from apod.method.settings import PRESETS
 
 HEADS = (1, 8, 40, 64)
 BODIES = ((64, 32, 2), (32, 32, 32, 2))
@@ -62,7 +63,8 @@ def training_steps(case: Case) -> Callable[[], None]:
     pool, rng = make_pool(case), np.random.default_rng(1)
     bank = HeadBank.replicate(initial_parameters(case.sizes, rng), case.heads, case.sizes)
     strengths = torch.linspace(0, 2, case.heads)
-    training = Training(hidden=case.sizes[1:-1], epochs=1, batch_size=BATCH)
+    settings = replace(PRESETS["paper"], epochs=1, batch_size=BATCH)
+    training = Training.from_settings(settings, case.sizes[1:-1])
     trajectories = []
     for _ in range(case.heads):
         rows = rng.choice(len(pool.labels), ANNOTATED, replace=False)

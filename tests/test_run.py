@@ -23,8 +23,9 @@ from apod.report import render_report
 from apod.run import Listener, Outcome, run_experiment
 from apod.run.files import write_outcome
 from apod.run.record import metrics_entries
+from support.training import paper_settings
 
-QUICK = Settings(strengths=(0.2, 1.0), body_epochs=2, epochs=2)
+QUICK = paper_settings(strengths=(0.2, 1.0), body_epochs=2, epochs=2)
 AHEAD = replace(PRESETS["default"], strengths=(0.2, 1.0), body_epochs=2)
 BUDGET = 12
 
@@ -68,7 +69,7 @@ def test_every_number_of_the_result_follows_from_the_kept_heads_and_the_test_par
 
 def test_what_is_equalised_is_what_is_judged_and_reported(people: Dataset) -> None:
     """With demographic parity every gap of the result, expected and measured, is that of the selection rates."""
-    settings = replace(AHEAD, penalty=replace(AHEAD.penalty, what="demographic_parity"))
+    settings = replace(AHEAD, penalty="demographic_parity")
     outcome = run_experiment(people, settings, seed=1, budget=BUDGET)
     result, mitigation = outcome.result, outcome.mitigation
     assert result["notion"] == "demographic_parity"
@@ -318,7 +319,7 @@ def test_equal_heads_have_equal_intervals(outcome: Outcome) -> None:
 
 def test_an_audit_share_asks_random_test_people_and_stands_beside_the_records(tmp_path: Path) -> None:
     people = make_example(800, seed=1)
-    told = Settings(strengths=(0.1, 1.0), body_epochs=1, epochs=1, questions_per_round=3)
+    told = paper_settings(strengths=(0.1, 1.0), body_epochs=1, epochs=1, questions_per_round=3)
     outcome = run_experiment(people, told, budget=100, audit_share=0.8, checkpoint=tmp_path / "c")
     found = outcome.result["audit"]
     assert found["answers"]["drawn"] == 80
@@ -361,7 +362,7 @@ def test_a_rate_of_0_or_1_has_an_interval_of_positive_width_and_so_has_the_gap()
 
 def test_the_audit_changes_no_question_and_no_head(tmp_path: Path) -> None:
     people = make_example(800, seed=1)
-    told = Settings(strengths=(0.1, 1.0), body_epochs=1, epochs=1, questions_per_round=3)
+    told = paper_settings(strengths=(0.1, 1.0), body_epochs=1, epochs=1, questions_per_round=3)
     plain = run_experiment(people, told, budget=12)
     audited = run_experiment(people, told, budget=24, audit_share=0.5)
     assert [a["row"] for a in plain.result["answers"]] == [a["row"] for a in audited.result["answers"]]

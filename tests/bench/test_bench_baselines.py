@@ -13,7 +13,7 @@ from bench_units import runs_of, unit_of
 from apod.bench.arm import Arm, Unit
 from apod.bench.arms import GroupDroArm, LffArm, PodArm
 from apod.bench.fal import FalArm
-from apod.method.pod import Training
+from support.training import paper_training
 
 
 def advance(arm: Arm, rounds: int) -> Arm:
@@ -40,7 +40,7 @@ def test_group_dro_finds_the_minimax_where_the_small_group_has_another_optimum()
     n = 500
     groups = (np.arange(n) >= n // 10).astype(np.int64)
     labels = np.where(groups == 1, 1, (np.arange(n) % 10 < 3).astype(np.int64))
-    training = Training(hidden=(8,), epochs=60, batch_size=n, dropout=0.0)
+    training = paper_training(hidden=(8,), epochs=60, batch_size=n, dropout=0.0)
     unit = unit_of(np.ones((n, 2)), labels, groups, training)
     dro = advance(GroupDroArm(unit, runs_of("group-dro", 0.001, 0.03, 0.1)), 20)
     vanilla = advance(PodArm(unit, runs_of("vanilla")), 20)
@@ -65,7 +65,7 @@ def spurious(n: int, conflicting: float, seed: int) -> tuple[np.ndarray, np.ndar
 @pytest.mark.parametrize("seed", [0, 2, 3])
 def test_learning_from_failure_relies_less_on_a_spurious_feature_than_vanilla(seed: int) -> None:
     inputs, labels, conflict = spurious(1000, conflicting=0.03, seed=seed)
-    training = Training(hidden=(8,), epochs=10, batch_size=128, dropout=0.0)
+    training = paper_training(hidden=(8,), epochs=10, batch_size=128, dropout=0.0)
     unit = unit_of(inputs, labels, conflict, training, seed=seed)
     lff = advance(LffArm(unit, runs_of("lff", 0.7, 2.5, 3.0)), 12)
     vanilla = advance(PodArm(unit, runs_of("vanilla")), 12)
@@ -114,7 +114,7 @@ def test_fal_picks_for_accuracy_at_alpha_one_and_for_fairness_at_alpha_one_half(
     }  # fmt: skip
     validation = clusters(corners)
     inputs, labels, groups = clusters(dict.fromkeys(corners, 4))
-    training = Training(hidden=(5,), epochs=80, batch_size=64, dropout=0.0)
+    training = paper_training(hidden=(5,), epochs=80, batch_size=64, dropout=0.0)
     through = np.vstack([np.eye(5)[:4], np.zeros((1, 5)), np.zeros((1, 5))])  # a hidden unit per corner, no bias
     margin = {"accepted": 1.0, "missed": -1.0, "overlooked": -1.0, "refused": -1.0}
     last = np.array([[-margin[name] / 8, margin[name] / 8] for name in CORNERS] + [[0, 0], [0, 0]])

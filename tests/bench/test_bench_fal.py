@@ -16,11 +16,11 @@ from apod.bench.arm import Unit
 from apod.bench.fal import BUFFER, FalArm
 from apod.data import make_example
 from apod.heads.bank import initial_parameters
-from apod.method.pod import Training
 from apod.randomness import generator
+from support.training import paper_training
 
 WORST = -2.0  # both rates apart by one: what a fairness nobody can measure counts as
-TRAINING = Training(hidden=(6,), epochs=10, dropout=0.0)
+TRAINING = paper_training(hidden=(6,), epochs=10, dropout=0.0)
 
 
 def people(n_groups: int, budget: int, seed: int, train: int = 70) -> Unit:
@@ -147,7 +147,9 @@ def test_a_tie_goes_to_the_first_of_the_buffer(alpha: float) -> None:
     inputs = np.stack([labels * 2.0 - 1, groups * 2.0 - 1, rng.normal(size=n) * 0.3], axis=1)
     one_of_both = np.array([50.0, 50, 0, -50])  # a unit that is on for positives of group 1 only: TPR 0 and 1
     settled = np.concatenate([one_of_both, [-9.0, 9, 400, -400]])
-    unit = unit_of(inputs, labels, groups, Training(hidden=(1,), epochs=1, dropout=0.0), pretrained=settled, budget=12)
+    unit = unit_of(
+        inputs, labels, groups, paper_training(hidden=(1,), epochs=1, dropout=0.0), pretrained=settled, budget=12
+    )
     arm = FalArm(unit, runs_of("fal", alpha))
     arm._proxy.bank.layers[0].weight.copy_(torch.tensor([[[0.0, 0], [-3, 3], [0.2, -0.4]]]))  # f_a is settled too
     arm._proxy.bank.layers[0].bias.zero_()

@@ -18,9 +18,9 @@ from apod.bench.rivals import CglArm, DfrArm, FairDsrArm, JttArm, SsaArm
 from apod.data import UNKNOWN
 from apod.errors import InputError
 from apod.fairness.metrics import METRICS, group_counts
-from apod.method.pod import Training
+from support.training import paper_training
 
-TRAINING = Training(hidden=(8,), epochs=10, batch_size=128, dropout=0.0)
+TRAINING = paper_training(hidden=(8,), epochs=10, batch_size=128, dropout=0.0)
 
 
 def leaning(n: int = 1200, seed: int = 0, reliable: float = 1.0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -107,7 +107,7 @@ def test_ssa_equals_the_losses_of_all_subgroups_where_the_head_sees_nobody() -> 
     groups = (np.arange(n) % 4 > 0).astype(np.int64)
     labels = (np.arange(n) % 10 > 0).astype(np.int64)
     inputs = np.column_stack([np.ones(n), 1e-4 * groups])
-    training = Training(hidden=(8,), epochs=60, batch_size=n, dropout=0.0)
+    training = paper_training(hidden=(8,), epochs=60, batch_size=n, dropout=0.0)
     unit = unit_of(inputs, labels, groups, training, budget=24)
     arm = SsaArm(unit, runs_of("ssa", 0.01, 0.03))
     assert (arm.groups == groups).mean() > 0.99
@@ -122,7 +122,7 @@ def test_ssa_equals_the_losses_of_all_subgroups_where_the_head_sees_nobody() -> 
 
 def test_jtt_steps_as_if_wrong_rows_stood_in_the_data_that_many_times() -> None:
     inputs, labels, groups = leaning(60)
-    training = Training(hidden=(4,), epochs=3, batch_size=1000, dropout=0.0)
+    training = paper_training(hidden=(4,), epochs=3, batch_size=1000, dropout=0.0)
     unit = unit_of(inputs, labels, groups, training)
     arm = JttArm(unit, runs_of("jtt", 3.0))
     predicted = unit.bank(1).margins(unit.pool.embeddings)[0].numpy() > 0

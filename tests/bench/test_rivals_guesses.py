@@ -30,7 +30,7 @@ from apod.bench.rivals import last_layer, top_activations
 from apod.data import UNKNOWN
 from apod.heads.bank import HeadBank, initial_parameters
 from apod.method.answers import Answers
-from apod.method.pod import Training
+from support.training import paper_training
 
 
 @settings(max_examples=200, deadline=None)
@@ -75,7 +75,7 @@ def told_apart(n: int = 300, seed: int = 0, noise: float = 0.3) -> tuple[np.ndar
 
 def test_a_held_out_guess_does_not_hang_on_its_own_answer_and_others_do() -> None:
     inputs, labels, groups = told_apart(noise=2.0)
-    pool = unit_of(inputs, labels, groups, Training(hidden=(4,))).pool
+    pool = unit_of(inputs, labels, groups, paper_training(hidden=(4,))).pool
     rows = tuple(range(40))
     answers = Answers(rows, tuple(groups[:40].tolist()))
     flipped = Answers(rows, (1 - groups[0], *groups[1:40].tolist()))
@@ -112,7 +112,7 @@ def test_the_least_uncertain_of_each_guessed_group_and_label_are_kept(seed: int,
 
 def test_an_ensemble_is_less_sure_than_its_members_where_answers_are_few() -> None:
     inputs, labels, groups = told_apart()
-    pool = unit_of(inputs, labels, groups, Training(hidden=(4,))).pool
+    pool = unit_of(inputs, labels, groups, paper_training(hidden=(4,))).pool
     few = ensemble(pool, Answers(tuple(range(10)), tuple(groups[:10].tolist())))
     many = ensemble(pool, Answers(tuple(range(200)), tuple(groups[:200].tolist())))
     np.testing.assert_allclose(few.sum(axis=1), 1)
@@ -122,7 +122,7 @@ def test_an_ensemble_is_less_sure_than_its_members_where_answers_are_few() -> No
 
 def test_spread_groups_keep_the_answers_and_follow_what_tells_groups_apart() -> None:
     inputs, labels, groups = told_apart()
-    pool = unit_of(inputs, labels, groups, Training(hidden=(4,))).pool
+    pool = unit_of(inputs, labels, groups, paper_training(hidden=(4,))).pool
     rows = tuple(range(30))
     wrong = (*groups[:1].tolist(), *(1 - groups[1:2]).tolist(), *groups[2:30].tolist())  # the second answer lies
     found = spread(pool, Answers(rows, wrong))

@@ -21,12 +21,12 @@ from apod.fairness.notions import NOTIONS
 from apod.method.algorithm1 import Mitigation, Plan
 from apod.method.answers import Answers
 from apod.method.penalty import RELAXATIONS
-from apod.method.pod import Training
 from apod.method.pool import Pool
 from apod.method.score_choice import BestHeads, score_heads
 from apod.method.selection import SELECTORS
-from apod.method.settings import PRESETS
+from apod.method.settings import PRESETS, SETTINGS
 from apod.models.perceptron import pretrain_body
+from support.training import paper_training
 
 
 def by_hand(people: People, training_rows: Any) -> tuple[Mitigation, BestHeads, Any]:
@@ -40,7 +40,7 @@ def by_hand(people: People, training_rows: Any) -> tuple[Mitigation, BestHeads, 
     rest = np.setdiff1d(np.arange(len(people.y)), training_rows)
     pool = Pool("classifier", 1, embeddings[training_rows], labels[training_rows], embeddings[rest], labels[rest], 2)
     plan = Plan.shared([0.2, 1.0], "apod", ask_strength=0.5)
-    mitigation = Mitigation(pool, plan, Training(hidden=(8,), epochs=2, batch_size=64))
+    mitigation = Mitigation(pool, plan, paper_training(hidden=(8,), epochs=2, batch_size=64))
     for row, group in enumerate(people.known[training_rows]):
         if group is not None:
             mitigation.tell(0, row, ["circle", "triangle"].index(group))
@@ -70,24 +70,12 @@ def test_heads_questions_and_choices_are_those_of_a_mitigation_built_by_hand(peo
         np.testing.assert_allclose(margins, logits[:, 1] - logits[:, 0], atol=1e-5)
 
 
-def test_unless_told_it_is_the_default_preset() -> None:
+def test_by_default_it_is_the_default_preset() -> None:
     parameters = APODClassifier().get_params()
-    default = PRESETS["default"]
-    assert parameters["penalty"] == default.penalty.what
-    assert (parameters["relaxation"], parameters["over"]) == (default.penalty.relaxation, default.penalty.over)
-    same = (
-        "selector",
-        "proxy",
-        "proxy_reads",
-        "head_choice",
-        "body",
-        "body_epochs",
-        "batch_size",
-        "dropout",
-        "head_steps",
-    )
-    for name in same:
-        assert parameters[name] == getattr(default, name), name
+    shared = {name: getattr(PRESETS["default"], name) for name in SETTINGS if name in parameters}
+    assert {name: parameters[name] for name in shared} == shared | {"strengths": "grid"}
+    asking = {"trajectories", "ask_strength", "questions_per_round", "least_gain"}  # a fit asks nothing
+    assert SETTINGS.keys() - shared.keys() == asking
 
 
 def test_probabilities_decisions_and_classes_agree(people: People, fitted: APODClassifier) -> None:

@@ -10,10 +10,10 @@ from apod.data import blocks
 from apod.heads.schedule import Schedule
 from apod.method.algorithm1 import Mitigation, Plan
 from apod.method.answers import Answers
-from apod.method.penalty import Penalty
-from apod.method.pod import Training, draw_round
+from apod.method.pod import draw_round
 from apod.method.pool import Pool
 from apod.method.proxy import LogisticProxy
+from support.training import paper_penalty, paper_training
 
 ROWS, WIDTH = 30_000, 6
 
@@ -53,7 +53,7 @@ def test_masks_drawn_some_at_a_time_are_those_of_one_draw(monkeypatch):
 
 
 def test_a_round_of_a_large_pool_is_a_bounded_draw_without_repeats(small_limits, mapped, matrix):
-    pool, training = pool_of(mapped), Training(batch_size=32)
+    pool, training = pool_of(mapped), paper_training(batch_size=32)
     drawn, again, other = (draw_round(pool, training, round_) for round_ in (0, 0, 1))
     assert drawn.training.epochs == 1
     assert len(drawn.rows) == len(np.unique(drawn.rows)) == 20 * 32
@@ -67,7 +67,7 @@ def test_a_round_of_a_large_pool_is_a_bounded_draw_without_repeats(small_limits,
 
 
 def test_a_small_pool_trains_on_itself(matrix):
-    pool, training = pool_of(matrix), Training()
+    pool, training = pool_of(matrix), paper_training()
     drawn = draw_round(pool, training, 0)
     assert drawn.pool is pool
     assert drawn.training is training
@@ -77,7 +77,7 @@ def test_a_small_pool_trains_on_itself(matrix):
 @pytest.mark.parametrize("proxy", ["perceptron", "logistic"])
 @pytest.mark.parametrize("over", ["annotated", "pool"])
 def test_a_mapped_pool_asks_and_learns_as_one_in_memory(small_limits, mapped, matrix, proxy, over):
-    training = Training(Penalty(over=over), hidden=(8,), batch_size=32, proxy=proxy)
+    training = paper_training(penalty=paper_penalty(over=over), hidden=(8,), batch_size=32, proxy=proxy)
     plan = Plan.shared((0.2, 0.5), "apod", 0.5)
     asked, heads = [], []
     for embeddings in (mapped, matrix):
@@ -96,7 +96,7 @@ def test_a_mapped_pool_asks_and_learns_as_one_in_memory(small_limits, mapped, ma
 
 
 def test_scores_of_a_sweep_are_those_of_one_look(small_limits, monkeypatch, mapped):
-    training = Training(hidden=(8,), batch_size=32)
+    training = paper_training(hidden=(8,), batch_size=32)
     mitigation = Mitigation(pool_of(mapped), Plan.shared((0.5,), "apod", 0.5), training)
     for row in range(6):
         mitigation.tell(0, row, row % 2)

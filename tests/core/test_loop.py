@@ -15,10 +15,10 @@ from apod.data import make_example
 from apod.heads.bank import initial_parameters
 from apod.heads.schedule import Schedule
 from apod.method.algorithm1 import Mitigation, Plan
-from apod.method.penalty import Penalty
 from apod.method.pod import Training, pretrain_head
 from apod.method.pool import Pool
 from apod.randomness import generator
+from support.training import paper_penalty, paper_training
 
 STRENGTHS = (0.3, 2.0)
 TRAIN, ROUNDS, SEED = 160, 6, 31
@@ -36,7 +36,7 @@ def example(n_groups: int = 2, dtype: torch.dtype = torch.float64) -> tuple[Pool
 
 
 def settings(proxy: str, hidden: tuple[int, ...]) -> Training:
-    return Training(hidden=hidden, epochs=3, batch_size=32, proxy=proxy)
+    return paper_training(hidden=hidden, epochs=3, batch_size=32, proxy=proxy)
 
 
 def first_answers(pool: Pool, count: int = 6) -> list[int]:
@@ -183,8 +183,12 @@ def test_pretraining_equals_plain_cross_entropy(hidden: tuple[int, ...]) -> None
 @pytest.mark.parametrize("what", ["equalized_odds", "demographic_parity"])
 def test_a_penalty_over_the_pool_is_weighted_by_the_proxy_and_by_the_answers_where_there_are_any(what: str) -> None:
     pool, oracle = example(n_groups=3)
-    training = Training(
-        penalty=Penalty(what, "sigmoid", "pool"), hidden=(5,), epochs=2, batch_size=32, proxy="logistic"
+    training = paper_training(
+        penalty=paper_penalty(what=what, relaxation="sigmoid", over="pool"),
+        hidden=(5,),
+        epochs=2,
+        batch_size=32,
+        proxy="logistic",
     )
     plan = Plan.separate(STRENGTHS, "apod")
     loop = Mitigation(pool, plan, training)

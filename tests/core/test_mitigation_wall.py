@@ -11,12 +11,12 @@ import torch
 
 from apod.data import UNKNOWN, make_example
 from apod.method.algorithm1 import Mitigation, Plan
-from apod.method.penalty import Penalty
 from apod.method.pod import Training
 from apod.method.pool import Pool
 from apod.method.proxy import PROXIES
 from apod.method.score_choice import BestHeads, score_heads
 from apod.method.selection import SELECTORS
+from support.training import paper_penalty, paper_training
 
 STRENGTHS = (0.3, 1.0)
 PLANS: dict[str, Callable[[str], Plan]] = {
@@ -83,7 +83,7 @@ def run(pool: Pool, groups: np.ndarray, plan: Plan, training: Training, rounds: 
 
 
 def training(over: str = "annotated", proxy: str = "perceptron") -> Training:
-    return Training(penalty=Penalty(over=over), hidden=(6,), epochs=2, batch_size=64, proxy=proxy)
+    return paper_training(penalty=paper_penalty(over=over), hidden=(6,), epochs=2, batch_size=64, proxy=proxy)
 
 
 @pytest.mark.filterwarnings("ignore::apod.fairness.metrics.UndefinedRateWarning")

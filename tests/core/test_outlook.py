@@ -19,10 +19,9 @@ from apod.method.answers import Answers
 from apod.method.expected import Expected, is_enough
 from apod.method.laplace import weight_draws
 from apod.method.outlook import FURTHER, as_expected, expected_gap, look_ahead
-from apod.method.penalty import Penalty
-from apod.method.pod import Training
 from apod.method.pool import Pool
 from apod.method.proxy import LaplaceProxy
+from support.training import paper_penalty, paper_training
 
 WIDTH = 4
 
@@ -90,7 +89,14 @@ def mitigation() -> Mitigation:
     groups = (embeddings[:, 0].numpy() + 0.5 * rng.normal(size=900) > 0).astype(int)
     labels = torch.from_numpy((embeddings[:, 1].numpy() + groups + rng.normal(size=900) > 0.5).astype(np.int64))
     pool = Pool("trial", 0, embeddings[:600], labels[:600], embeddings[600:], labels[600:], 2)
-    training = Training(Penalty(relaxation="sharp", over="pool"), (), 2, 128, 0.0, "laplace")
+    training = paper_training(
+        penalty=paper_penalty(relaxation="sharp", over="pool"),
+        hidden=(),
+        epochs=2,
+        batch_size=128,
+        dropout=0.0,
+        proxy="laplace",
+    )
     found = Mitigation(pool, Plan.shared([0.5, 2.0], "random", 0.5), training)
     for row in range(16):
         found.tell(0, row, int(groups[row]))
@@ -154,7 +160,14 @@ def test_three_groups_look_ahead() -> None:
     pool = people(300, 2).float()
     groups = tuple(int(g) for g in (pool[:30, 0] > 0).long() + (pool[:30, 1] > 0.5).long())
     labels = (pool[:, 2] > 0).long()
-    training = Training(Penalty(relaxation="sharp", over="pool"), (), 1, 128, 0.0, "laplace")
+    training = paper_training(
+        penalty=paper_penalty(relaxation="sharp", over="pool"),
+        hidden=(),
+        epochs=1,
+        batch_size=128,
+        dropout=0.0,
+        proxy="laplace",
+    )
     found = Mitigation(
         Pool("three", 0, pool[:200], labels[:200], pool[200:], labels[200:], 3),
         Plan.shared([1.0], "random", 1.0),

@@ -15,11 +15,11 @@ from apod.data import TableEncoder, blocks, make_example
 from apod.errors import InputError
 from apod.method import pool as pools
 from apod.method.algorithm1 import Mitigation, Plan
-from apod.method.penalty import Penalty
-from apod.method.pod import Training, draw_round, pretrain_head
+from apod.method.pod import draw_round, pretrain_head
 from apod.method.pool import Pool, inputs_for
 from apod.method.prepare import prepare
 from apod.method.settings import PRESETS
+from support.training import paper_penalty, paper_training
 
 WIDTH, COLUMNS, TRAIN = 5, 3, 200
 
@@ -41,7 +41,7 @@ def people() -> tuple[Pool, np.ndarray]:
 
 
 def answered(pool: Pool, groups: np.ndarray, selector: str = "typical") -> Mitigation:
-    training = Training(Penalty(over="pool"), (4,), epochs=1, proxy="laplace")
+    training = paper_training(penalty=paper_penalty(over="pool"), hidden=(4,), epochs=1, proxy="laplace")
     mitigation = Mitigation(pool, Plan.shared([0.5], selector, 0.5), training)
     for row in range(12):
         mitigation.tell(0, row, int(groups[row]))
@@ -104,7 +104,7 @@ def test_a_draw_of_a_large_pool_takes_the_inputs_along(
     mitigation = answered(pool, groups)
     monkeypatch.setattr(blocks, "LARGE", 100)
     monkeypatch.setattr(blocks, "ROUND_STEPS", 2)
-    drawn = draw_round(pool, Training(hidden=(4,), batch_size=40), 3)
+    drawn = draw_round(pool, paper_training(hidden=(4,), batch_size=40), 3)
     assert drawn.rows is not None
     assert pool.inputs is not None
     assert len(drawn.rows) == 80
@@ -171,7 +171,7 @@ def test_few_people_pretrain_the_head_for_more_epochs_and_many_for_those_asked(
     people: tuple[Pool, np.ndarray],
 ) -> None:
     pool, _ = people
-    at_least = Training(hidden=(4,), epochs=3, batch_size=64, head_steps=30)  # four steps an epoch
+    at_least = paper_training(hidden=(4,), epochs=3, batch_size=64, head_steps=30)  # four steps an epoch
     np.testing.assert_array_equal(
         pretrain_head(pool, at_least), pretrain_head(pool, replace(at_least, epochs=8, head_steps=0))
     )

@@ -67,7 +67,7 @@ class BenchPlan:
 
     def training(self, dataset: Dataset) -> Training:
         """The heads of this dataset."""
-        return self.settings.training(dataset.task.hidden)
+        return Training.from_settings(self.settings, dataset.task.hidden)
 
 
 def run_bench(

@@ -8,7 +8,7 @@ replays a few. Choosing among heads is left to the classifier, which keeps a val
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -27,21 +27,19 @@ from apod.campaign.state import Proposal
 from apod.data.blocks import encode_numbers, fit_numbers, is_large, mapped_tensor, take_rows
 from apod.data.dataset import IntArray
 from apod.data.encode import TableEncoder
-from apod.errors import CheckpointError, InputError, UnknownName
-from apod.fairness.notions import Notion
+from apod.errors import CheckpointError, InputError
+from apod.fairness.notions import NOTIONS, Notion
 from apod.maxmin import SharedCoverage
-from apod.method.algorithm1 import Mitigation
+from apod.method.algorithm1 import Mitigation, Plan
 from apod.method.answers import Answers
-from apod.method.pod import pretrain_head
+from apod.method.pod import Training, pretrain_head
 from apod.method.pool import Pool, inputs_for
 from apod.method.prepare import table_body
 from apod.method.rounds import first_answers_done
 from apod.method.selection import Choice, first_rows
-from apod.method.settings import PRESETS, SHARED, Settings
+from apod.method.settings import SHARED, Settings, settings_from
 from apod.method.state import named_reason, take_up, trained_arrays
 from apod.randomness import generator
-
-_AXES = {"penalty": "what", "relaxation": "relaxation", "over": "over"}
 
 MOST_ROUNDS = 100  # of a canonical fit: with thousands of answers a round for each would take hours
 HASTY_ROUNDS = 8
@@ -89,7 +87,7 @@ class MitigationEngine:
             inputs=inputs,
             validation_inputs=None if inputs is None else inputs[:0],
         )
-        self._training = self.settings.training(HIDDEN)
+        self._training = Training.from_settings(self.settings, HIDDEN)
         state = materials.files.folder / f"coverage-{materials.campaign}.state"
         kept = state if is_large(len(self.pool.embeddings)) else None
         self._distances = SharedCoverage(self.pool.embeddings.numpy(), kept)
@@ -98,7 +96,7 @@ class MitigationEngine:
     @property
     def notion(self) -> Notion:
         """What is equalised: measurements and the audit speak of its gap."""
-        return self.settings.penalty.notion
+        return NOTIONS[self.settings.penalty]
 
     def _pretrain(self) -> dict[str, npt.NDArray[Any]]:
         return {"parameters": pretrain_head(self.pool, self._training)}
@@ -250,7 +248,9 @@ class MitigationEngine:
 
     def _fresh(self) -> Mitigation:
         # whoever asks gets distances of their own; a fit needs none
-        return Mitigation(self.pool, self.settings.plan(), self._training, self._pretrained, self._distances.none)
+        return Mitigation(
+            self.pool, Plan.from_settings(self.settings), self._training, self._pretrained, self._distances.none
+        )
 
     def _restored(self, model: CampaignModel) -> Mitigation:
         engine = self._fresh()
@@ -268,22 +268,11 @@ def _in_memory(stored: npt.NDArray[Any]) -> torch.Tensor:
     return mapped_tensor(stored) if is_large(len(stored)) else torch.tensor(stored)
 
 
-def settings_of(options: Any) -> Settings:
+def settings_of(options: Mapping[str, Any]) -> Settings:
     """The engine's options (preset, selector, strengths, ...) as settings with one trajectory."""
-    given = dict(options)
-    preset = str(given.pop("preset", "default"))
-    if preset not in PRESETS:
-        raise UnknownName("preset", preset, PRESETS)
-    base = PRESETS[preset]
-    axes = {axis: given.pop(name) for name, axis in _AXES.items() if name in given}
-    if "strengths" in given:
-        given["strengths"] = tuple(given["strengths"])
-    if "least_gain" in given:
+    if "least_gain" in options:
         raise InputError("The least gain is the campaign's own setting: least_gain=, not an option of its engine.")
-    unknown = sorted(set(given) - set(Settings.__dataclass_fields__))
-    if unknown:
-        raise UnknownName("engine option", unknown[0], [*Settings.__dataclass_fields__, *_AXES, "preset"])
-    return replace(base, penalty=replace(base.penalty, **axes), trajectories=SHARED, **given)
+    return settings_from(options, trajectories=SHARED)
 
 
 def build_engine(materials: Materials) -> MitigationEngine:

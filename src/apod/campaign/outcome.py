@@ -9,6 +9,7 @@ import pandas as pd
 
 from apod.campaign.adapter import HIDDEN, WIDTH, settings_of
 from apod.classifier import APODClassifier
+from apod.classifier.parameters import settings_parameters
 from apod.errors import InputError
 
 if TYPE_CHECKING:
@@ -32,22 +33,9 @@ def fit_classifier(campaign: Session, strength: float | None = None) -> APODClas
         raise InputError("The answers so far name fewer than two groups: ask further before fitting the classifier.")
     classes = np.array(rules.label_names if rules.label_values is None else rules.label_values)
     classifier = APODClassifier(
-        settings.strengths,
-        penalty=settings.penalty.what,
-        relaxation=settings.penalty.relaxation,
-        over=settings.penalty.over,
-        selector=settings.selector,
-        proxy=settings.proxy,
-        proxy_reads=settings.proxy_reads,
-        head_choice=settings.head_choice,
-        body=settings.body,
+        **settings_parameters(settings),
         embedding=WIDTH,
         hidden=HIDDEN,
-        body_epochs=settings.body_epochs,
-        epochs=settings.epochs,
-        head_steps=settings.head_steps,
-        batch_size=settings.batch_size,
-        dropout=settings.dropout,
         positive=classes[1].item(),
         random_state=rules.seed,
     )

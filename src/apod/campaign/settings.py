@@ -10,6 +10,7 @@ from typing import Any, Literal
 from apod.campaign.state import CANNOT_TELL, DECLINED
 from apod.data.dataset import LabelValue, check_group_count
 from apod.errors import BudgetError, InputError
+from apod.method.settings import PRESETS, SETTINGS
 
 Kind = Literal["self_reported", "records", "perceived"]
 KINDS: tuple[Kind, ...] = ("self_reported", "records", "perceived")
@@ -46,6 +47,17 @@ class CampaignSettings:
     image_column: str | None = None
     image_root: str | None = None
     engine: Mapping[str, Any] = field(default_factory=dict)  # options for the engine, JSON
+
+    @property
+    def preset(self) -> str | None:
+        """Which preset the package's own engine follows; None where the options are another engine's."""
+        preset = self.engine.get("preset", "default")
+        return preset if preset in PRESETS and SETTINGS.keys() | {"preset"} >= self.engine.keys() else None
+
+    @property
+    def selector(self) -> str | None:
+        """By which rule the package's own engine chooses whom to ask."""
+        return None if self.preset is None else self.engine.get("selector", PRESETS[self.preset].selector)
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON."""
@@ -96,9 +108,7 @@ def checked(settings: CampaignSettings, rows: int) -> CampaignSettings:
     share = settings.audit_share
     if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share < 1:
         raise InputError(f"The audit share is {share!r}: give a number from 0 (no audit) to below 1, like 0.2.")
-    gain = settings.least_gain
-    if isinstance(gain, bool) or not isinstance(gain, int | float) or not 0 <= gain < 2:
-        raise InputError(f"The least gain is {gain!r}: give a gap worth asking for, like 0.01, or 0 to ask to the end.")
+    SETTINGS["least_gain"].check("The least gain", settings.least_gain)
     check_kind(settings.kind)
     for what, text in (("guidelines", settings.guidelines), ("legal basis", settings.legal_basis)):
         if text is not None and len(text) > TEXT_LIMIT:

@@ -55,6 +55,8 @@ class Status:
     finished: bool
     paused: bool
     paused_because: str | None  # "least gain" where it paused by itself
+    preset: str | None  # of the package's own engine; another one has none
+    selector: str | None
     guidelines: str | None
     legal_basis: str | None
     reminders: tuple[str, ...]
@@ -126,6 +128,8 @@ def status_of(
         finished=state.finished,
         paused=state.paused,
         paused_because=state.paused_because,
+        preset=settings.preset,
+        selector=settings.selector,
         guidelines=settings.guidelines,
         legal_basis=settings.legal_basis,
         reminders=settings.reminders(),

@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from apod.classifier.fitting import Rows, fit_embeddings, fit_heads, fit_table_body, in_blocks, make_pool
 from apod.classifier.inputs import NoGroupsWarning, checked_labels, group_codes, is_table, training_and_validation
-from apod.classifier.parameters import check_whole, checked_settings, encodes, seed_of
+from apod.classifier.parameters import checked_settings, encodes, seed_of
 from apod.classifier.saving import Model, load_model, save_model
 from apod.data import UNKNOWN, FairnessMetric, IntArray, TableEncoder, as_frame
 from apod.data.dataset import check_group_count
@@ -29,8 +29,19 @@ from apod.errors import CheckpointError, InputError
 from apod.fairness.metrics import UndefinedRateWarning
 from apod.heads.bank import HeadBank
 from apod.method.algorithm1 import VANILLA, Mitigation
-from apod.method.penalty import Penalty
 from apod.method.pool import inputs_for
+from apod.method.settings import (
+    BodyName,
+    HeadChoiceName,
+    NotionName,
+    OverName,
+    ProxyName,
+    ReadsName,
+    RelaxationName,
+    SelectorName,
+    Settings,
+    whole,
+)
 from apod.models.module import Body, ModuleBody
 
 _GIVEN = "Given by the caller."
@@ -77,7 +88,7 @@ class APODClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Width of the perceptron layer.
     hidden : tuple of int, default=(32,)
         Hidden layers of the heads.
-    body_epochs, epochs : int, default=50 and 10
+    body_epochs, epochs : int, default=50 and 6
         Epochs of the body's pre-training, and of each round.
     head_steps : int, default=300
         The head that all strengths start from is trained for `epochs` epochs, and for at least so many steps.
@@ -157,22 +168,22 @@ class APODClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         strengths: Literal["grid"] | Sequence[float] = "grid",
         *,
         strength: float | None = None,
-        penalty: str = "equalized_odds",
-        relaxation: str = "sharp",
-        over: str = "pool",
-        selector: str = "typical",
-        proxy: str = "laplace",
-        proxy_reads: str = "inputs",
-        head_choice: str = "posterior",
-        body: Literal["contrastive", "cross_entropy", "precomputed"] | torch.nn.Module = "contrastive",
+        penalty: NotionName = Settings.penalty,
+        relaxation: RelaxationName = Settings.relaxation,
+        over: OverName = Settings.over,
+        selector: SelectorName = Settings.selector,
+        proxy: ProxyName = Settings.proxy,
+        proxy_reads: ReadsName = Settings.proxy_reads,
+        head_choice: HeadChoiceName = Settings.head_choice,
+        body: BodyName | torch.nn.Module = Settings.body,
         embedding: int = 64,
         hidden: tuple[int, ...] = (32,),
-        body_epochs: int = 50,
-        epochs: int = 10,
-        head_steps: int = 300,
+        body_epochs: int = Settings.body_epochs,
+        epochs: int = Settings.epochs,
+        head_steps: int = Settings.head_steps,
         rounds: int = 10,
-        batch_size: int = 256,
-        dropout: float = 0.5,
+        batch_size: int = Settings.batch_size,
+        dropout: float = Settings.dropout,
         validation_fraction: float = 0.25,
         positive: Any = None,
         metric: FairnessMetric = "delta_eo",
@@ -243,7 +254,7 @@ class APODClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise InputError(f"X has {len(given)} rows and y has {len(labels)}: pass one label per row.")
         rows = make_rows(labels, seed)
         if not rows.annotated:
-            settings = replace(settings, penalty=Penalty())
+            settings = replace(settings, over="annotated")  # of whom there are none: no penalty
         if encodes(self.body):
             self._encoder, self._body, matrix = fit_table_body(given, rows, settings, self.embedding, seed)
         elif isinstance(self.body, str):
@@ -359,7 +370,7 @@ class APODClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         if self._mitigation is None:
             raise InputError("A loaded classifier holds no training rows to choose from: fit again to query.")
-        check_whole("batch_size", batch_size)
+        whole(1)("batch_size", batch_size)
         barred = np.flatnonzero(np.isin(self.training_rows_, np.asarray(exclude, dtype=np.int64))).tolist()
         mitigation = self._mitigation
         answered = mitigation.answers[0].rows

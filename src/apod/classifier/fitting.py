@@ -16,6 +16,7 @@ from apod.fairness.metrics import METRICS, group_counts
 from apod.heads.bank import HeadBank
 from apod.method.algorithm1 import VANILLA, HeadPlan, Mitigation, Plan, TrajectoryPlan
 from apod.method.answers import Answers
+from apod.method.pod import Training
 from apod.method.pool import Pool
 from apod.method.posterior_choice import RoundHeads
 from apod.method.prepare import table_body
@@ -118,7 +119,11 @@ def _part(embeddings: FloatArray, rows: IntArray) -> torch.Tensor:
 def fit_heads(pool: Pool, rows: Rows, settings: Settings, hidden: tuple[int, ...], rounds: int) -> Fit:
     """Refit on the known groups `rounds` times, scoring all heads after each; without any group one plain head."""
     plain = Plan((HeadPlan(VANILLA),), (TrajectoryPlan(settings.selector, head=0),))
-    mitigation = Mitigation(pool, settings.plan() if rows.annotated else plain, settings.training(hidden))
+    mitigation = Mitigation(
+        pool,
+        Plan.from_settings(settings) if rows.annotated else plain,
+        Training.from_settings(settings, hidden),
+    )
     mitigation.answers[0] = rows.answers()
     posterior = rows.annotated and settings.by_posterior
     best = RoundHeads(mitigation.heads) if settings.by_posterior else BestHeads(mitigation.heads)

@@ -13,10 +13,14 @@ from sklearn.utils import check_random_state
 from apod.data import FairnessMetric
 from apod.errors import InputError, UnknownName
 from apod.method.algorithm1 import VANILLA
-from apod.method.penalty import Penalty
-from apod.method.settings import STRENGTHS, Settings
+from apod.method.settings import SETTINGS, Settings, below, whole
 
-TABLE_BODIES, PRECOMPUTED = ("contrastive", "cross_entropy"), "precomputed"
+TABLE_BODIES = ("contrastive", "cross_entropy")
+
+PARAMETERS = tuple(
+    name for name in SETTINGS if name not in ("trajectories", "ask_strength", "questions_per_round", "least_gain")
+)
+"""Settings that are parameters of the classifier, too: all but those about asking, which it leaves to its user."""
 
 
 def encodes(body: Any) -> bool:
@@ -24,50 +28,36 @@ def encodes(body: Any) -> bool:
     return isinstance(body, str) and body in TABLE_BODIES
 
 
+def settings_parameters(settings: Settings) -> dict[str, Any]:
+    """Parameters of `APODClassifier` that stand for these settings."""
+    return {name: getattr(settings, name) for name in PARAMETERS}
+
+
 def checked_settings(parameters: Mapping[str, Any]) -> Settings:
     """The settings that parameters of `APODClassifier` stand for; InputError where one cannot be."""
     body, metric, strength = (parameters[name] for name in ("body", "metric", "strength"))
-    if not isinstance(body, torch.nn.Module) and body not in (*TABLE_BODIES, PRECOMPUTED):
-        raise UnknownName("body", str(body), (*TABLE_BODIES, PRECOMPUTED))
+    if not isinstance(body, torch.nn.Module):
+        SETTINGS["body"].check("body", body)
     if metric not in get_args(FairnessMetric):
         raise UnknownName("fairness metric", str(metric), get_args(FairnessMetric))
-    _check_numbers(parameters)
-    return Settings(
-        selector=parameters["selector"],
-        penalty=Penalty(parameters["penalty"], parameters["relaxation"], parameters["over"]),
-        proxy=parameters["proxy"],
-        proxy_reads=parameters["proxy_reads"],
-        head_choice=parameters["head_choice"],
-        strengths=_strengths(parameters["strengths"], strength),
-        ask_strength=strength or Settings.ask_strength,
-        body=body if encodes(body) else "contrastive",
-        body_epochs=parameters["body_epochs"],
-        epochs=parameters["epochs"],
-        head_steps=parameters["head_steps"],
-        batch_size=parameters["batch_size"],
-        dropout=parameters["dropout"],
-    )
+    _check_own(parameters)
+    given = {name: parameters[name] for name in PARAMETERS}
+    given |= {
+        "strengths": _strengths(parameters["strengths"], strength),
+        "body": body if encodes(body) else Settings.body,
+    }
+    return Settings(**given, ask_strength=strength or Settings.ask_strength)
 
 
-def _check_numbers(parameters: Mapping[str, Any]) -> None:
-    for name in ("embedding", "body_epochs", "epochs", "rounds"):
-        check_whole(name, parameters[name])
-    check_whole("batch_size", parameters["batch_size"], least=2)
-    check_whole("head_steps", parameters["head_steps"], least=0)
-    for name in ("dropout", "validation_fraction"):
-        share: Any = parameters[name]
-        if not isinstance(share, Real) or not 0 <= float(share) < 1:
-            raise InputError(f"{name} is {share!r}: pass a number from 0 to below 1.")
+def _check_own(parameters: Mapping[str, Any]) -> None:
+    """Check what only the classifier has."""
+    for name in ("embedding", "rounds"):
+        whole(1)(name, parameters[name])
+    below(1)("validation_fraction", parameters["validation_fraction"])
     if isinstance(parameters["hidden"], str | Integral):
         raise InputError(f"hidden is {parameters['hidden']!r}: pass the widths of the hidden layers, as in (32,).")
     for width in parameters["hidden"]:
-        check_whole("A width in hidden", width)
-
-
-def check_whole(name: str, value: Any, least: int = 1) -> None:
-    """InputError unless the value is a whole number from `least` up."""
-    if not isinstance(value, Integral) or value < least:
-        raise InputError(f"{name} is {value!r}: pass a whole number from {least} up.")
+        whole(1)("A width in hidden", width)
 
 
 def _strengths(strengths: Any, strength: Any) -> tuple[float, ...]:
@@ -75,11 +65,10 @@ def _strengths(strengths: Any, strength: Any) -> tuple[float, ...]:
     if isinstance(strengths, str):
         if strengths != "grid":
             raise UnknownName("set of strengths", strengths, ("grid",))
-        strengths = STRENGTHS
+        strengths = Settings.strengths
     if not isinstance(strengths, Iterable):
         raise InputError(f"strengths is {strengths!r}: pass a list of numbers, or 'grid'.")
-    wanted = [*strengths, *([] if strength is None else [strength])]
-    for one in wanted:
+    for one in [*strengths, *([] if strength is None else [strength])]:
         if not isinstance(one, Real):
             raise InputError(f"A strength is {one!r}: pass numbers.")
     trained = tuple(float(one) for one in strengths)

@@ -15,6 +15,7 @@ from apod.cli.audit import audit
 from apod.cli.bench import bench, figures
 from apod.cli.campaign import add_commands
 from apod.cli.datasets import datasets
+from apod.cli.options import offers_settings
 from apod.cli.run import run
 from apod.cli.select import select
 from apod.cli.serve import add_commands as add_web_commands
@@ -43,7 +44,7 @@ def build_app() -> typer.Typer:
         pretty_exceptions_enable=False,
     )
     app.callback()(_options)
-    for command in (run, datasets, bench, figures, select, audit):
+    for command in (offers_settings(run), datasets, bench, figures, select, audit):
         app.command()(command)
     add_commands(app)
     add_web_commands(app)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from apod.cli.campaign_options import FILES, JSON, NAME, URL, WHO, opened_campaign, without_password
 from apod.cli.campaign_report import latest_audit, report, show_status
-from apod.cli.options import words
+from apod.cli.options import offers_settings, words
 from apod.errors import InputError
 
 if TYPE_CHECKING:
@@ -31,7 +32,8 @@ def new(
     show: str | None = typer.Option(None, help="Columns an annotator sees (default: all but label and names)."),
     show_label: bool = typer.Option(False, "--show-label", help="Annotators see the label too."),
     id_column: str | None = typer.Option(None, help="Column with an id per person."),
-    body: str | None = typer.Option(None, help="precomputed: the columns are embeddings, as those of a matrix are."),
+    *,
+    settings: Mapping[str, Any],
     guidelines: Path | None = typer.Option(None, exists=True, dir_okay=False, help="Text file with guidelines."),
     legal_basis: str | None = typer.Option(None, help="Why you may ask for this special-category data."),
     overlap: int = typer.Option(1, help="How many people answer each question."),
@@ -72,7 +74,7 @@ def new(
             drop=words(drop or ""),
             show=words(show) if show is not None else None,
             id_column=id_column,
-            engine_options={} if body is None else {"body": body},
+            engine_options=settings,
             files=files,
             refit="demand",
             guidelines=guidelines.read_text(encoding="utf-8") if guidelines is not None else None,
@@ -401,7 +403,7 @@ def add_commands(app: typer.Typer) -> None:
     """Hang the campaign commands into the application."""
     campaign = typer.Typer(help="Create, list, pause, end and upgrade campaigns.", no_args_is_help=True)
     for name, command in (
-        ("new", new),
+        ("new", offers_settings(new, leave_out=("questions_per_round", "least_gain"))),
         ("list", list_),
         ("pause", pause),
         ("resume", resume),

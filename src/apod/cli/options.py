@@ -1,18 +1,21 @@
-"""Reading what several commands take: lists of words and numbers, presets."""
+"""What several commands take: lists of words and numbers, settings, a cluster."""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from apod.errors import InputError, UnknownName
+from apod.method.settings import PRESETS, SETTINGS, Settings
 
 if TYPE_CHECKING:
     from apod.maxmin.select import OpenElsewhere
-    from apod.method.settings import Settings
 
+PRESET_HELP = "'paper' is the paper to the letter; `apod run` then has a trajectory per strength."
 ENGINE: Any = typer.Option("local", help="Where the work is done: local, or ray for a cluster.")
 ADDRESS: Any = typer.Option(None, help="Address of the Ray cluster: HOST:PORT, or auto, or local.")
 
@@ -59,10 +62,49 @@ def numbers(option: str, text: str | None) -> tuple[float, ...] | None:
         raise InputError(f"{option} takes numbers separated by commas, got {text!r}.") from None
 
 
-def chosen_preset(name: str) -> Settings:
-    """The settings of a preset."""
-    from apod.method.settings import PRESETS
+def offers_settings(command: Callable[..., None], leave_out: Sequence[str] = ()) -> Callable[..., None]:
+    """The command with `--preset` and an option for every setting that has one, in the place of its `settings`.
 
-    if name not in PRESETS:
-        raise UnknownName("preset", name, PRESETS)
-    return PRESETS[name]
+    It is called with the options that were given, by the names of the settings.
+    """
+    offered = {
+        name: meaning for name, meaning in SETTINGS.items() if meaning.option is not None and name not in leave_out
+    }
+
+    def called(**arguments: Any) -> None:
+        given = {name: arguments.pop(name) for name in ("preset", *offered)}
+        command(**arguments, settings=_said(given))
+
+    own = inspect.signature(command, eval_str=True).parameters
+    options = {"preset": _option("preset", str, "default", "--preset", PRESET_HELP)}
+    options |= {name: _option(name, _type(name), None, m.option or "", m.help) for name, m in offered.items()}
+    place = list(own).index("settings")
+    parameters = [*list(own.values())[:place], *options.values(), *list(own.values())[place + 1 :]]
+    called.__name__, called.__doc__ = command.__name__, command.__doc__
+    called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    called.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return called
+
+
+def _said(options: Mapping[str, Any]) -> dict[str, Any]:
+    """What was said, by the names of the settings, each one checked: an error names its option."""
+    found = {name: value for name, value in options.items() if value is not None}
+    if found["preset"] not in PRESETS:
+        raise UnknownName("preset", found["preset"], PRESETS)
+    if "strengths" in found:
+        found["strengths"] = numbers("--strengths", found["strengths"])
+    for name, value in found.items():
+        if name != "preset":
+            SETTINGS[name].check(str(SETTINGS[name].option), value)
+    return found
+
+
+def _type(name: str) -> Any:
+    """What the option of a setting holds: lists are read from text."""
+    kind = type(getattr(Settings, name))
+    return (str if kind is tuple else kind) | None
+
+
+def _option(name: str, kind: Any, default: Any, option: str, text: str) -> inspect.Parameter:
+    value = typer.Option(default, option, help=text)
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=value, annotation=kind)

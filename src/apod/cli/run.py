@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from apod.cli.options import chosen_preset, numbers, words
+from apod.cli.options import numbers, words
 from apod.errors import ApodError, InputError
+from apod.method.settings import SHARED, Settings, settings_from
 
 if TYPE_CHECKING:
     from apod.data import Dataset
     from apod.method.annotators import Annotator
-    from apod.method.settings import Settings
-
-
-_PENALTY_HELP = (
-    "What is equalised: equalized_odds, true_positive_rate_parity, false_positive_rate_parity, demographic_parity."
-)
 
 
 def run(
@@ -41,25 +37,8 @@ def run(
     reference: str | None = typer.Option(None, help="The group the others are compared with (default: the larger)."),
     budget: float | None = typer.Option(None, help="Answers: a count, or a share (below 1) of the training part."),
     audit_share: float = typer.Option(0.0, help="Share of the budget kept for measuring, on random test people."),
-    strengths: str | None = typer.Option(None, help="Penalty strengths, comma-separated, e.g. 0.1,0.5,1."),
-    preset: str = typer.Option("default", help="'paper' is the paper to the letter, a trajectory per strength."),
-    selector: str | None = typer.Option(
-        None, help="Whom to ask: typical, apod, random, stratified, uncertainty, coreset, group."
-    ),
-    penalty: str | None = typer.Option(None, help=_PENALTY_HELP),
-    relaxation: str | None = typer.Option(None, help="Of the step in the penalty: sharp, sigmoid, linear, tanh."),
-    over: str | None = typer.Option(None, help="Penalty over whom: annotated, pool (weighted by the proxy)."),
-    proxy: str | None = typer.Option(None, help="Group proxy: laplace, logistic, perceptron."),
-    ask_strength: float | None = typer.Option(None, help="The strength whose head asks the questions."),
-    batch: int | None = typer.Option(None, help="Questions per round."),
-    least_gain: float | None = typer.Option(
-        None,
-        help="Experimental: stop asking once the rest of the budget is expected to narrow the gap by less, e.g. 0.01. "
-        "The expectation is known to be too optimistic.",
-    ),
-    body: str | None = typer.Option(
-        None, help="The body: contrastive, cross_entropy, or precomputed (columns are embeddings)."
-    ),
+    *,
+    settings: Mapping[str, Any],
     split: str | None = typer.Option(None, help="Training, validation and test shares, e.g. 0.25,0.25,0.5."),
     seed: int = typer.Option(0, help="Same seed, same result."),
     out: Path | None = typer.Option(None, help="Folder for report.html and result.json (default: out/NAME)."),
@@ -73,18 +52,7 @@ def run(
 
     Example: apod run people.csv --label hired --sensitive gender --budget 40
     """
-    chosen = _settings(
-        preset,
-        (penalty, relaxation, over),
-        selector=selector,
-        proxy=proxy,
-        ask_strength=ask_strength,
-        questions_per_round=batch,
-        least_gain=least_gain,
-        body=body,
-        strengths=numbers("--strengths", strengths),
-    )
-    chosen = for_matrix(dataset, chosen, body)
+    chosen = for_matrix(dataset, settings_from(settings), settings.get("body"))
     own = {"label": label, "sensitive": sensitive, "positive": positive, "drop": tuple(words(drop or ""))}
     data = _load(dataset, groups, own | {"reference": reference, "data_dir": data_dir}, _split(split), chosen.body)
     annotator = _person(data, chosen) if groups is not None else None
@@ -103,7 +71,7 @@ def run(
                 chosen,
                 seed=seed,
                 budget=budget,
-                preset=preset,
+                preset=settings["preset"],
                 annotator=annotator,
                 checkpoint=folder / "checkpoint",
                 resume=resume,
@@ -121,17 +89,6 @@ def run(
     if as_json:
         typer.echo(json.dumps(outcome.result))
     listener.summary(outcome.result, report)
-
-
-def _settings(preset: str, penalty: tuple[str | None, str | None, str | None], **options: object) -> Settings:
-    """The preset with whatever was said on the command line."""
-    from apod.method.penalty import Penalty
-
-    base = chosen_preset(preset)
-    what, relaxation, over = penalty
-    changed = Penalty(what or base.penalty.what, relaxation or base.penalty.relaxation, over or base.penalty.over)
-    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
-    return replace(base, penalty=changed, **given)
 
 
 def for_matrix(name: str, settings: Settings, said: str | None) -> Settings:
@@ -181,7 +138,6 @@ def _refuse_group_columns(data: Dataset, names: tuple[str, ...]) -> None:
 
 def _person(data: Dataset, settings: Settings) -> Annotator:
     from apod.method.annotators import TerminalPrompt
-    from apod.method.settings import SHARED
 
     if settings.trajectories != SHARED:
         raise InputError("The paper preset asks anew for every strength: answer by hand with the default preset.")

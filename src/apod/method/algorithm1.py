@@ -36,6 +36,7 @@ from apod.method.pool import Pool
 from apod.method.posterior_choice import HeadChoice, RoundHeads, best_rounds, choose_head
 from apod.method.proxy import PROXIES, LaplaceProxy, Proxy
 from apod.method.selection import SCORED, SELECTORS, Choice, View, first_rows
+from apod.method.settings import Settings
 from apod.method.theorem1 import BoundTerms, theorem_terms
 from apod.randomness import generator
 
@@ -71,6 +72,14 @@ class Plan:
 
     heads: tuple[HeadPlan, ...]
     trajectories: tuple[TrajectoryPlan, ...]
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> Plan:
+        """One trajectory for all strengths, or one each; strengths in ascending order."""
+        strengths, asking = sorted(settings.strengths), settings.asking_strength
+        if asking is None:
+            return cls.separate(strengths, settings.selector)
+        return cls.shared(strengths, settings.selector, asking)
 
     @classmethod
     def shared(cls, strengths: Sequence[float], selector: str, ask_strength: float) -> Plan:

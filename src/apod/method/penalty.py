@@ -18,7 +18,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from apod.fairness.notions import EQUALIZED_ODDS, NOTIONS, Notion
+from apod.fairness.notions import NOTIONS, Notion
+from apod.method.settings import NotionName, OverName, RelaxationName
 
 
 def _identity(margin: Tensor) -> tuple[Tensor, Tensor | float]:
@@ -49,17 +50,14 @@ RELAXATIONS: dict[str, Callable[[Tensor], tuple[Tensor, Tensor | float]]] = {
 """How the step function is relaxed: margin -> (value, slope). `sharp` is a sigmoid four times as steep: its means are
 close to the rates of the decisions themselves, at the price of a slope that only people near the threshold have."""
 
-OVER = ("annotated", "pool")
-"""Over whom the rates are taken: the answered rows, or the whole pool weighted by the proxy's probabilities."""
-
 
 @dataclass(frozen=True)
 class Penalty:
     """One penalty: a choice on each of the three axes."""
 
-    what: str = EQUALIZED_ODDS.name
-    relaxation: str = "linear"
-    over: str = "annotated"
+    what: NotionName
+    relaxation: RelaxationName
+    over: OverName  # the answered rows, or the whole pool weighted by the proxy's probabilities
 
     @property
     def notion(self) -> Notion:

@@ -7,7 +7,7 @@ behind the mini-batch: all of S in every step, or a fresh draw from the proxy-we
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,7 @@ from apod.heads.schedule import Schedule, Step
 from apod.method.answers import Answers, stack_answers
 from apod.method.penalty import CellWeights, Penalty, cell_weights, penalty_and_slope
 from apod.method.pool import Pool
+from apod.method.settings import ProxyName, Settings
 from apod.randomness import generator
 from apod.threads import training_steps
 
@@ -31,15 +32,29 @@ DRAWN_ROWS = 1024
 
 @dataclass(frozen=True)
 class Training:
-    """How heads are trained: the paper's values."""
+    """How heads are trained."""
 
-    penalty: Penalty = field(default_factory=Penalty)
-    hidden: tuple[int, ...] = (32,)
-    epochs: int = 10  # per round, and for pre-training the head
-    batch_size: int = 256
-    dropout: float = 0.5
-    proxy: str = "perceptron"
-    head_steps: int = 0  # the head is pre-trained for at least so many steps, whatever the epochs
+    penalty: Penalty
+    hidden: tuple[int, ...]
+    epochs: int  # per round, and for pre-training the head
+    batch_size: int
+    dropout: float
+    proxy: ProxyName
+    head_steps: int  # the head is pre-trained for at least so many steps, whatever the epochs
+
+    @classmethod
+    def from_settings(cls, settings: Settings, hidden: tuple[int, ...]) -> Training:
+        """What settings say of it; hidden layers are the dataset's."""
+        penalty = Penalty(settings.penalty, settings.relaxation, settings.over)
+        return cls(
+            penalty,
+            hidden,
+            settings.epochs,
+            settings.batch_size,
+            settings.dropout,
+            settings.proxy,
+            settings.head_steps,
+        )
 
 
 def pod_slope(margin: Tensor, labels: Tensor, strengths: Tensor, cells: CellWeights | None, relaxation: str) -> Tensor:

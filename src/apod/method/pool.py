@@ -22,9 +22,6 @@ from apod.method.laplace import free_groups
 
 Matrix = npt.NDArray[np.floating]
 
-READS = ("embeddings", "inputs")
-"""What f_a reads, by name."""
-
 MOST_WEIGHTS = 1024
 """Weights f_a may have to read the inputs: its posterior grows with their square, and 30 answers cannot tell more."""
 

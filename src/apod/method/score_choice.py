@@ -25,9 +25,6 @@ from apod.method.pool import Pool
 
 FloatArray = npt.NDArray[np.float64]
 
-HEAD_CHOICES = ("score", "posterior")
-"""How the head is chosen, by name."""
-
 
 @dataclass(frozen=True, eq=False)
 class RoundScores:

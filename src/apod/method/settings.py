@@ -1,84 +1,250 @@
-"""Everything a run can be told, with the paper's values; a preset is one row of `PRESETS`."""
+"""Every setting of Algorithm 1, declared once: its type, default, check, option and meaning.
+
+The command line, `APODClassifier`, campaigns and `result.json` read these fields by name. The defaults are those of the
+preset `default`; the paper's are the preset `paper`. Nothing heavy is imported here: `apod --help` reads it.
+
+To offer another selector, notion, relaxation or proxy, add its name to the type here and its code to the table of its
+module (`SELECTORS`, `NOTIONS`, `RELAXATIONS`, `PROXIES`); a test compares the two.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from numbers import Integral, Real
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from apod.errors import BudgetError, InputError, UnknownName
-from apod.fairness.notions import NOTIONS
-from apod.method.algorithm1 import Plan
-from apod.method.penalty import OVER, RELAXATIONS, Penalty
-from apod.method.pod import Training
-from apod.method.pool import READS
-from apod.method.proxy import PROXIES
-from apod.method.score_choice import HEAD_CHOICES
-from apod.method.selection import SELECTORS
+
+NotionName = Literal["equalized_odds", "true_positive_rate_parity", "false_positive_rate_parity", "demographic_parity"]
+RelaxationName = Literal["sharp", "sigmoid", "linear", "tanh"]
+OverName = Literal["annotated", "pool"]
+SelectorName = Literal["typical", "apod", "random", "stratified", "uncertainty", "coreset", "group"]
+ProxyName = Literal["laplace", "logistic", "perceptron"]
+ReadsName = Literal["inputs", "embeddings"]
+HeadChoiceName = Literal["posterior", "score"]
+BodyName = Literal["contrastive", "cross_entropy", "precomputed"]
+TrajectoriesName = Literal["shared", "per strength"]
+
+SHARED: TrajectoriesName = "shared"
+PER_STRENGTH: TrajectoriesName = "per strength"
 
 STRENGTHS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.8, 1.2, 2.0)
 """The grid of penalty strengths: the paper's range (0, 2]."""
 
-BodyKind = Literal["contrastive", "cross_entropy", "precomputed"]
+Check = Callable[[str, Any], None]
+"""InputError unless the value of the setting of this name can be."""
 
-SHARED, PER_STRENGTH = "shared", "per strength"
+
+@dataclass(frozen=True)
+class Meaning:
+    """What a reader must know of a setting."""
+
+    title: str  # in a report
+    help: str  # on the command line
+    check: Check
+    option: str | None = None  # on the command line; None: it is not offered there
+    choices: tuple[str, ...] = ()
+
+
+def one_of(what: str, kind: Any) -> Check:
+    """A check for one of the names of a Literal type."""
+
+    def check(name: str, value: Any) -> None:
+        if value not in get_args(kind):
+            raise UnknownName(what, str(value), get_args(kind))
+
+    return check
+
+
+def whole(least: int) -> Check:
+    """A check for whole numbers from `least` up."""
+
+    def check(name: str, value: Any) -> None:
+        if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+            raise InputError(f"{name} is {value!r}: pass a whole number from {least} up.")
+
+    return check
+
+
+def below(limit: float, example: str = "") -> Check:
+    """A check for numbers from 0 to below a limit."""
+
+    def check(name: str, value: Any) -> None:
+        if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) < limit:
+            raise InputError(f"{name} is {value!r}: pass a number from 0 to below {limit:g}{example}.")
+
+    return check
+
+
+def positive(name: str, value: Any) -> None:
+    """A check for finite numbers above 0."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < float("inf"):
+        raise InputError(f"{name} is {value!r}: pass a positive number.")
+
+
+def _different_strengths(name: str, value: Any) -> None:
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise InputError(f"{name} is {value!r}: pass a list of numbers.")
+    strengths = list(value)
+    for strength in strengths:
+        if isinstance(strength, bool) or not isinstance(strength, Real):
+            raise InputError(f"A strength is {strength!r}: pass numbers.")
+    if not strengths or not all(0 < strength < float("inf") for strength in strengths):
+        raise InputError(f"Strengths must be positive numbers, got {strengths}: leave 0 out, it is always trained.")
+    if len(set(strengths)) != len(strengths):
+        raise InputError(f"Strengths must differ from each other, got {strengths}.")
+
+
+def _name(kind: Any, what: str, title: str, help_: str, option: str | None = None) -> dict[str, Meaning]:
+    """Of a setting that is one of several names."""
+    names = get_args(kind)
+    return {"meaning": Meaning(title, f"{help_}: {', '.join(names)}.", one_of(what, kind), option, names)}
+
+
+def _value(check: Check, title: str, help_: str, option: str | None = None) -> dict[str, Meaning]:
+    """Of a setting that holds numbers."""
+    return {"meaning": Meaning(title, help_, check, option)}
 
 
 @dataclass(frozen=True)
 class Settings:
     """One way of running Algorithm 1."""
 
-    selector: str = "apod"
-    penalty: Penalty = field(default_factory=Penalty)
-    proxy: str = "perceptron"
-    proxy_reads: str = "embeddings"  # what f_a learns from; inputs: the encoded columns of a table
-    head_choice: str = "score"  # the paper's; or the posterior of f_a, of a proxy that has one, with a gate
-    strengths: tuple[float, ...] = STRENGTHS
-    trajectories: str = SHARED  # one annotated set for all strengths, or one per strength
-    ask_strength: float = 0.5  # whose head asks, where all strengths share one annotated set
-    questions_per_round: int = 1
-    least_gain: float = 0.0  # asking ends where the rest of the budget is expected to narrow the gap by less; 0 = never
-    body: BodyKind = "contrastive"
-    body_epochs: int = 50
-    epochs: int = 10
-    head_steps: int = 0  # the head is pre-trained for `epochs`, and for at least so many steps
-    batch_size: int = 256
-    dropout: float = 0.5
+    penalty: NotionName = field(
+        default="equalized_odds",
+        metadata=_name(NotionName, "penalty", "What the penalty equalises", "What is equalised", "--penalty"),
+    )
+    relaxation: RelaxationName = field(
+        default="sharp",
+        metadata=_name(
+            RelaxationName,
+            "relaxation",
+            "How decisions are made differentiable",
+            "How the step in the penalty is made differentiable",
+            "--relaxation",
+        ),
+    )
+    over: OverName = field(
+        default="pool",
+        metadata=_name(
+            OverName,
+            "choice of whom the penalty is over",
+            "Whom the penalty is computed over",
+            "Whose rates the penalty compares (those of the pool are weighted by the proxy)",
+            "--over",
+        ),
+    )
+    selector: SelectorName = field(
+        default="typical",
+        metadata=_name(SelectorName, "selector", "Who is asked next", "Whom to ask next", "--selector"),
+    )
+    proxy: ProxyName = field(
+        default="laplace",
+        metadata=_name(ProxyName, "proxy", "Model that guesses groups (proxy)", "How groups are guessed", "--proxy"),
+    )
+    proxy_reads: ReadsName = field(
+        default="inputs",
+        metadata=_name(
+            ReadsName,
+            "input of the proxy",
+            "What groups are guessed from",
+            "What groups are guessed from (the encoded columns of a table, or the embeddings)",
+        ),
+    )
+    head_choice: HeadChoiceName = field(
+        default="posterior",
+        metadata=_name(
+            HeadChoiceName,
+            "way to choose the head",
+            "How the strength is chosen",
+            "How the strength is chosen (by the posterior of the proxy, where it has one, or by the paper's score)",
+        ),
+    )
+    strengths: tuple[float, ...] = field(
+        default=STRENGTHS,
+        metadata=_value(
+            _different_strengths,
+            "Strengths trained",
+            "Strengths of the penalty, comma-separated, e.g. 0.1,0.5,1.",
+            "--strengths",
+        ),
+    )
+    trajectories: TrajectoriesName = field(
+        default=SHARED,
+        metadata=_name(
+            TrajectoriesName,
+            "kind of trajectories",
+            "Questions",
+            "One annotated set for all strengths, or one each",
+        ),
+    )
+    ask_strength: float = field(
+        default=0.5,
+        metadata=_value(
+            positive,
+            "Strength whose head asks",
+            "The strength whose head chooses the questions, where all strengths share them.",
+            "--ask-strength",
+        ),
+    )
+    questions_per_round: int = field(
+        default=1,
+        metadata=_value(whole(1), "Questions per round", "Questions per round.", "--batch"),
+    )
+    least_gain: float = field(
+        default=0.0,
+        metadata=_value(
+            below(2, ", a gap worth asking for, like 0.01"),
+            "Least gain worth asking for",
+            "Experimental: stop asking once the rest of the budget is expected to narrow the gap by less, e.g. 0.01; "
+            "0: never. The expectation is known to be too optimistic.",
+            "--least-gain",
+        ),
+    )
+    body: BodyName = field(
+        default="contrastive",
+        metadata=_name(
+            BodyName,
+            "body",
+            "How the body is pre-trained",
+            "How the body is pre-trained (precomputed: the columns are embeddings)",
+            "--body",
+        ),
+    )
+    body_epochs: int = field(
+        default=50,
+        metadata=_value(whole(1), "Epochs of the body", "Epochs of the body's pre-training."),
+    )
+    epochs: int = field(
+        default=6,
+        metadata=_value(whole(1), "Epochs per round", "Epochs of each round, and of pre-training the head."),
+    )
+    head_steps: int = field(
+        default=300,
+        metadata=_value(
+            whole(0), "Least steps of pre-training the head", "The head is pre-trained for at least so many steps."
+        ),
+    )
+    batch_size: int = field(
+        default=256,
+        metadata=_value(whole(2), "Batch size", "Rows of a mini-batch."),
+    )
+    dropout: float = field(
+        default=0.5,
+        metadata=_value(below(1), "Dropout", "Dropout in the heads, while they are trained."),
+    )
 
     def __post_init__(self) -> None:
-        for kind, name, table in (
-            ("selector", self.selector, SELECTORS),
-            ("penalty", self.penalty.what, NOTIONS),
-            ("relaxation", self.penalty.relaxation, RELAXATIONS),
-            ("choice of whom the penalty is over", self.penalty.over, OVER),
-            ("proxy", self.proxy, PROXIES),
-            ("input of the proxy", self.proxy_reads, READS),
-            ("way to choose the head", self.head_choice, HEAD_CHOICES),
-            ("body", self.body, ("contrastive", "cross_entropy", "precomputed")),
-            ("kind of trajectories", self.trajectories, (SHARED, PER_STRENGTH)),
-        ):
-            if name not in table:
-                raise UnknownName(kind, name, table)
-        if not self.strengths or not all(0 < s < float("inf") for s in self.strengths):
-            raise InputError(
-                f"Strengths must be positive numbers, got {list(self.strengths)}: leave 0 out, it is always trained."
-            )
-        if len(set(self.strengths)) != len(self.strengths):
-            raise InputError(f"Strengths must differ from each other, got {list(self.strengths)}.")
-        if not 0 < self.ask_strength < float("inf"):
-            raise InputError(f"The asking strength must be a positive number, got {self.ask_strength}.")
-        if not 0 <= self.dropout < 1 or self.batch_size < 1:
-            raise InputError("Dropout must be at least 0 and below 1, the batch size at least 1.")
-        if not 0 <= self.least_gain < 2:
-            raise InputError(f"The least gain is {self.least_gain!r}: give a gap worth asking for, like 0.01, or 0.")
+        for name, meaning in SETTINGS.items():
+            meaning.check(name, getattr(self, name))
+        object.__setattr__(self, "strengths", tuple(float(strength) for strength in self.strengths))
         if self.least_gain and not self.looks_ahead:
             raise InputError(
                 "Only the default preset can end early: a least gain needs the proxy 'laplace', a head chosen by its "
                 "posterior, and one set of answers for all strengths."
             )
-        if self.questions_per_round < 1 or self.epochs < 1 or self.body_epochs < 1 or self.head_steps < 0:
-            raise InputError("Questions per round and epochs must be at least 1, steps of the head at least 0.")
 
     @property
     def by_posterior(self) -> bool:
@@ -86,68 +252,69 @@ class Settings:
         return self.head_choice == "posterior" and self.proxy == "laplace"
 
     @property
-    def f_a_reads(self) -> str:
+    def f_a_reads(self) -> ReadsName:
         """What f_a can read at most: where the columns are embeddings, there are no others."""
         return "embeddings" if self.body == "precomputed" else self.proxy_reads
 
     @property
     def looks_ahead(self) -> bool:
-        """Whether the gap to expect after more answers can be told: by a posterior that all strengths share."""
+        """Whether the gap to expect after more answers can be estimated: by a posterior that all strengths share."""
         return self.by_posterior and self.trajectories == SHARED
 
-    def plan(self) -> Plan:
-        """The heads and trajectories these settings ask for; strengths in ascending order."""
-        strengths = sorted(self.strengths)
+    @property
+    def asking_strength(self) -> float | None:
+        """The strength whose head asks, the trained one nearest to `ask_strength`; None where every one asks."""
         if self.trajectories == PER_STRENGTH:
-            return Plan.separate(strengths, self.selector)
-        return Plan.shared(strengths, self.selector, self.ask_strength)
-
-    def training(self, hidden: tuple[int, ...]) -> Training:
-        """How the heads are trained."""
-        return Training(self.penalty, hidden, self.epochs, self.batch_size, self.dropout, self.proxy, self.head_steps)
+            return None
+        return min(sorted(self.strengths), key=lambda strength: abs(strength - self.ask_strength))
 
     def to_dict(self) -> dict[str, Any]:
-        """For result.json and the report."""
-        shared, plan = self.trajectories == SHARED, self.plan()
-        asking = plan.heads[plan.trajectories[0].head]
-        return {
-            "penalty": self.penalty.what,
-            "relaxation": self.penalty.relaxation,
-            "over": self.penalty.over,
-            "selector": self.selector,
-            "proxy": self.proxy,
+        """For result.json and the report: every setting by name, as it takes effect."""
+        effective = {
             "proxy_reads": self.f_a_reads,
             "head_choice": "posterior" if self.by_posterior else "score",
             "strengths": sorted(self.strengths),
-            "trajectories": self.trajectories,
-            "ask_strength": asking.strength if shared else None,  # the head that asks is the nearest there is
-            "questions_per_round": self.questions_per_round,
-            "least_gain": self.least_gain,
-            "body": self.body,
-            "body_epochs": self.body_epochs,
-            "epochs": self.epochs,
-            "head_steps": self.head_steps,
-            "batch_size": self.batch_size,
-            "dropout": self.dropout,
+            "ask_strength": self.asking_strength,
         }
+        return {name: getattr(self, name) for name in SETTINGS} | effective
+
+
+SETTINGS: Mapping[str, Meaning] = MappingProxyType(
+    {declared.name: declared.metadata["meaning"] for declared in fields(Settings)}
+)
+"""What every setting means, by name."""
 
 
 PRESETS: Mapping[str, Settings] = MappingProxyType(
     {
-        "default": Settings(
-            selector="typical",
-            penalty=Penalty(relaxation="sharp", over="pool"),
-            proxy="laplace",
-            proxy_reads="inputs",
-            head_choice="posterior",
-            epochs=6,
-            head_steps=300,
+        "default": Settings(),
+        "paper": Settings(
+            selector="apod",
+            relaxation="linear",
+            over="annotated",
+            proxy="perceptron",
+            proxy_reads="embeddings",
+            head_choice="score",
+            trajectories=PER_STRENGTH,
+            epochs=10,
+            head_steps=0,
         ),
-        "paper": Settings(trajectories=PER_STRENGTH),
     }
 )
 """`paper`: the paper's settings to the letter, a trajectory per strength. `default`: what closes the gap with few
 answers and leaves the head alone where the evidence is thin (docs/method.md)."""
+
+
+def settings_from(options: Mapping[str, Any], **fixed: Any) -> Settings:
+    """The settings of a preset (`preset`, or the default one) with others given by name; `fixed` cannot be given."""
+    given = dict(options)
+    preset = str(given.pop("preset", "default"))
+    if preset not in PRESETS:
+        raise UnknownName("preset", preset, PRESETS)
+    for name in given:
+        if name not in SETTINGS or name in fixed:
+            raise UnknownName("setting", name, [*(name for name in SETTINGS if name not in fixed), "preset"])
+    return replace(PRESETS[preset], **given, **fixed)
 
 
 def answers_allowed(budget: int | float, n_train: int, n_groups: int) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 
 from apod.fairness.metrics import RATE_WORDS, RATES
 from apod.fairness.notions import EQUALIZED_ODDS, Notion, find_notion
+from apod.method.settings import SETTINGS
 from apod.report.numbers import (
     UNDEFINED,
     Value,
@@ -252,25 +253,13 @@ def bound_table(result: Result) -> Table:
     return Table("Terms of Theorem 1 after every round", columns, rows, 2, left_out=0)
 
 
-SETTING_NAMES = {
-    "penalty": "What the penalty equalises",
-    "relaxation": "How decisions are made differentiable",
-    "over": "Whom the penalty is computed over",
-    "selector": "Who is asked next",
-    "proxy": "Model that guesses groups (proxy)",
-    "strengths": "Strengths trained",
-    "ask_strength": "Strength whose head asks",
-    "trajectories": "Questions",
+SIZE_NAMES = {
     "split": "Training, validation, test",
     "embedding": "Width of the embedding",
     "hidden": "Hidden layers of a head",
-    "body": "How the body is pre-trained",
-    "body_epochs": "Epochs of the body",
-    "epochs": "Epochs per round",
-    "batch_size": "Batch size",
-    "dropout": "Dropout",
-    "questions_per_round": "Questions per round",
+    "steps_per_round": "Steps per round",
 }
+"""What stands among the settings and is the dataset's."""
 
 
 def settings_table(result: Result) -> Table:
@@ -281,7 +270,8 @@ def settings_table(result: Result) -> Table:
     rows.append(_cells("People", f"{parts[0]} training, {parts[1]} validation, {parts[2]} test"))
     rows.append(_cells("Reference group", str(result["reference"])))
     rows.append(_cells("Fairness metric of the choice", {"eop": "EOP", "delta_eo": "ΔEO"}.get(result["metric"], "–")))
-    rows += [_cells(SETTING_NAMES.get(key, key), _setting(value)) for key, value in result["settings"].items()]
+    names = SIZE_NAMES | {name: meaning.title for name, meaning in SETTINGS.items()}
+    rows += [_cells(names.get(key, key), _setting(value)) for key, value in result["settings"].items()]
     return Table("Settings", ["Setting", "Value"], rows, 2)
 
 
@@ -305,28 +295,22 @@ def timing_table(result: Result) -> Table:
 def command(result: Result) -> str:
     """The command line that runs this again, with everything that can be told on it."""
     settings = result["settings"]
-    options: list[tuple[str, Any]] = [
-        ("--preset", result["preset"]),
-        ("--seed", result["seed"]),
-        ("--budget", result["budget"]),
-        ("--strengths", ",".join(f"{s:g}" for s in settings["strengths"])),
-        ("--selector", settings["selector"]),
-        ("--penalty", settings["penalty"]),
-        ("--relaxation", settings["relaxation"]),
-        ("--over", settings["over"]),
-        ("--proxy", settings["proxy"]),
-        ("--ask-strength", settings["ask_strength"]),
-        ("--batch", settings["questions_per_round"]),
-        ("--body", settings["body"]),
-        ("--reference", result["reference"]),
-        ("--split", ",".join(f"{s:g}" for s in settings["split"])),
-    ]
-    told = [f"{flag} {shlex.quote(str(value))}" for flag, value in options if value is not None]
+    options = {"--preset": result["preset"], "--seed": result["seed"], "--budget": result["budget"]}
+    for name, meaning in SETTINGS.items():
+        if meaning.option is not None and settings.get(name):
+            options[meaning.option] = _argument(settings[name])
+    options |= {"--reference": result["reference"], "--split": _argument(settings["split"])}
+    said = [f"{option} {shlex.quote(str(value))}" for option, value in options.items()]
     lines = [f"apod run {shlex.quote(str(result['dataset']))}"]
-    for option in told:
+    for option in said:
         fits = len(lines[-1]) + len(option) < COMMAND_WIDTH
         lines = [*lines[:-1], f"{lines[-1]} {option}"] if fits else [*lines, f"    {option}"]
     return " \\\n".join(lines)
+
+
+def _argument(value: Any) -> Any:
+    """As it stands on the command line."""
+    return ",".join(f"{one:g}" for one in value) if isinstance(value, (list, tuple)) else value
 
 
 def who_asked(result: Result) -> str:

@@ -15,8 +15,9 @@ from apod.data.blocks import steps_per_round
 from apod.data.dataset import UNKNOWN, Dataset, check_group_count
 from apod.errors import InputError
 from apod.heads.bank import HeadBank
-from apod.method.algorithm1 import Mitigation
+from apod.method.algorithm1 import Mitigation, Plan
 from apod.method.annotators import Annotator, Interview, RecordedGroups
+from apod.method.pod import Training
 from apod.method.prepare import Prepared, prepare
 from apod.method.rounds import Answered, run_rounds
 from apod.method.score_choice import BestHeads
@@ -117,7 +118,9 @@ def run_experiment(
     with watch.time("body"):
         prepared = prepared or prepare(dataset, settings, seed, listener.body)
     with watch.time("training"):
-        mitigation = Mitigation(prepared.pool, settings.plan(), settings.training(dataset.task.hidden))
+        mitigation = Mitigation(
+            prepared.pool, Plan.from_settings(settings), Training.from_settings(settings, dataset.task.hidden)
+        )
     recorder = Recorder(prepared, mitigation, settings, allowed - audits)
     told = {name: value for name, value in settings.to_dict().items() if name != "least_gain" or value}
     facts = {"settings": told, "seed": seed, "budget": allowed, "split": list(dataset.task.split)}
