@@ -33,11 +33,10 @@ from apod.bench.sources import load_source
 from apod.data import Dataset, Split, TableEncoder
 from apod.data.pictures import CELEBA_GROUPS
 from apod.fairness.metrics import evaluate
-from apod.method.expected import is_enough
-from apod.method.pool import inputs_for
-from apod.method.posterior_choice import MOST_ACCURACY, MOST_BALANCED, RoundHeads, clear_direction, posterior_gaps
+from apod.method.choice import GATE, RoundHeads, clear_direction, posterior_gaps
+from apod.method.outlook import is_enough
 from apod.method.prepare import Prepared, make_pool
-from apod.method.proxy import LaplaceProxy
+from apod.method.proxy import LaplaceProxy, inputs_for
 from apod.method.settings import PRESETS, Settings
 from apod.models.module import EmbeddingBody
 from apod.run import Outcome, run_experiment
@@ -296,7 +295,7 @@ def _chosen(heads: Sequence[Run], limit: tuple[float, float, float, float]) -> i
 
 def _fairest(heads: Sequence[Run]) -> int:
     """The head that a choice with everybody's group would take: the limit of any choice among these heads."""
-    allowed = _within(heads, MOST_ACCURACY, MOST_BALANCED)
+    allowed = _within(heads, GATE.accuracy, GATE.balanced)
     return min([0, *allowed], key=lambda k: float(heads[k]["validation"]["gap"]))
 
 

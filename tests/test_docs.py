@@ -11,9 +11,9 @@ import typer.main
 
 from apod.cli import build_app
 from apod.maxmin.typical import SHARE
+from apod.method.choice import GATE, MOST_ROUNDS
 from apod.method.pod import DRAWN_ROWS
 from apod.method.pool import MOST_WEIGHTS
-from apod.method.posterior_choice import CLEAR, MOST_ACCURACY, MOST_BALANCED, MOST_ROUNDS, SURE
 from apod.method.settings import PRESETS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -58,9 +58,9 @@ def test_every_command_is_documented() -> None:
 def test_the_page_on_the_default_method_states_the_numbers_of_the_code() -> None:
     default, page = PRESETS["default"], " ".join((ROOT / "docs" / "method.md").read_text().split())
     for said in (
-        f"at most {_short(100 * MOST_ACCURACY)} points of accuracy and {_short(100 * MOST_BALANCED)} of balanced",
-        f"smaller with probability {_short(SURE)}",
-        f"clear (probability {_short(CLEAR)})",
+        f"at most {_short(100 * GATE.accuracy)} points of accuracy and {_short(100 * GATE.balanced)} of balanced",
+        f"smaller with probability {_short(GATE.sure)}",
+        f"clear (probability {_short(GATE.clear)})",
         f"finds {_short(100 * SHARE)} % of the people of that label",
         f"| {default.epochs} a round, and at least {default.head_steps} steps for the first head",
         f"Of more than {MOST_ROUNDS} rounds every second is kept",

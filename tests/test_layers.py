@@ -70,6 +70,13 @@ def test_every_module_has_a_layer_and_imports_only_from_it_or_below(path: Path) 
         assert LEVEL[top(target)] <= LEVEL[unit], f"{name} (layer {LEVEL[unit]}) imports {target} from above."
 
 
+def test_the_diagram_of_the_docs_shows_these_layers() -> None:
+    text = (PACKAGE.parents[1] / "docs" / "architecture.md").read_text(encoding="utf-8")
+    diagram = text.split("## Layers", 1)[1].split("```")[1].strip().splitlines()
+    shown = [{word for word in line.split() if word in LEVEL} for line in diagram]
+    assert shown[::-1] == LAYERS
+
+
 def test_no_modules_import_each_other_in_a_circle() -> None:
     names = {dotted(path) for path in MODULES}
 

@@ -22,6 +22,7 @@ from apod.data import UNKNOWN, split_rows
 from apod.errors import UnknownName
 from apod.heads.bank import HeadBank
 from apod.method.annotators import RecordedGroups
+from apod.method.pod import Training
 from apod.method.settings import PRESETS
 from apod.run.experiment import run_experiment
 
@@ -44,7 +45,7 @@ def data() -> UnitData:
 
 @pytest.fixture(scope="module")
 def unit(data: UnitData) -> Unit:
-    return data.unit(QUICK.training(data.dataset.task.hidden))
+    return data.unit(Training.from_settings(QUICK, data.dataset.task.hidden))
 
 
 def of(table: pd.DataFrame, method: str, value: float | None = None) -> pd.DataFrame:
@@ -241,7 +242,7 @@ def test_an_unknown_method_suggests_the_nearest() -> None:
 
 def test_works_for_more_than_two_groups(tmp_path: Path) -> None:
     data = tiny_data(n_groups=3)
-    unit = data.unit(QUICK.training(data.dataset.task.hidden))
+    unit = data.unit(Training.from_settings(QUICK, data.dataset.task.hidden))
     for trainer in TRAINERS:
         runs = [run for run in tiny_plan().runs() if run.method.trainer == trainer]
         rows = run_arm(data, unit, trainer, runs).runs

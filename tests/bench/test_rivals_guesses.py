@@ -29,7 +29,7 @@ from apod.bench.pseudo import (
 from apod.bench.rivals import last_layer, top_activations
 from apod.data import UNKNOWN
 from apod.heads.bank import HeadBank, initial_parameters
-from apod.method.answers import Answers
+from apod.method.pool import Answers
 from support.training import paper_training
 
 

@@ -19,7 +19,9 @@ from apod.campaign import Campaign, EngineFactory, GroupAnswer, Materials, schem
 from apod.campaign.adapter import MitigationEngine, settings_of
 from apod.data import TableEncoder, make_example
 from apod.errors import InputError
-from apod.method.algorithm1 import Mitigation
+from apod.method.algorithm1 import Mitigation, Plan
+from apod.method.pod import Training
+from apod.method.selection import first_choices
 from apod.testing import EngineContract
 
 QUICK = {"strengths": [0.2, 1.0], "body_epochs": 1, "epochs": 1}
@@ -52,16 +54,17 @@ def test_a_campaign_asks_the_questions_of_the_very_same_rounds(tmp_path: Path) -
     campaign, asked = run_campaign(tmp_path)
     engine = MitigationEngine(campaign.materials)
     groups = make_example(300, seed=2).groups
-    plain = Mitigation(engine.pool, settings_of(QUICK).plan(), settings_of(QUICK).training((32,)))
-    first = [choice.row for choice in plain.first_questions()]
+    settings = settings_of(QUICK)
+    plain = Mitigation(engine.pool, Plan.from_settings(settings), Training.from_settings(settings, (32,)))
+    first = [choice.row for choice in first_choices(plain.pool)]
     expected: list[int] = []
     while len(expected) < len(asked):
-        if len(expected) < 4 or len(plain.answers[0].seen()) < 2:
+        if len(expected) < 4 or len(plain.answers[0].groups_seen()) < 2:
             row = first[len(expected)]
         else:
             plain.refit()
             row = plain.ask(1)[0].row
-        plain.tell(0, row, int(groups[row]))
+        plain.add_answer(0, row, int(groups[row]))
         expected.append(row)
     assert asked == expected
 

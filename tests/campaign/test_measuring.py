@@ -12,7 +12,8 @@ from apod.campaign import Campaign
 from apod.campaign.achieved import measured, thinned
 from apod.campaign.measuring import plane
 from apod.errors import InputError
-from apod.method.answers import Answers
+from apod.method.choice import Gate
+from apod.method.pool import Answers
 from apod.randomness import generator
 from apod.report.campaign import render_campaign
 from apod.report.campaign_facts import campaign_facts
@@ -214,7 +215,7 @@ def test_a_campaign_pauses_by_itself_once_and_goes_on_when_told(tmp_path, monkey
     from apod.campaign.adapter import build_engine
 
     monkeypatch.setattr(
-        "apod.method.posterior_choice.CLEAR", 0.0
+        "apod.method.algorithm1.Mitigation.gate", Gate(clear=0.0)
     )  # these people's groups are random: no direction is ever clear
     workshop = Workshop(Place(f"sqlite:///{tmp_path}/trial.db", tmp_path / "files"), build_engine)
     options = {"strengths": [0.5, 1.0], "epochs": 3, "body_epochs": 1, "head_steps": 0}

@@ -19,10 +19,9 @@ from apod.errors import InputError
 from apod.fairness.metrics import UndefinedRateWarning, evaluate
 from apod.fairness.notions import NOTIONS
 from apod.method.algorithm1 import Mitigation, Plan
-from apod.method.answers import Answers
+from apod.method.choice import BestHeads, score_heads
 from apod.method.penalty import RELAXATIONS
-from apod.method.pool import Pool
-from apod.method.score_choice import BestHeads, score_heads
+from apod.method.pool import Answers, Pool
 from apod.method.selection import SELECTORS
 from apod.method.settings import PRESETS, SETTINGS
 from apod.models.perceptron import pretrain_body
@@ -43,7 +42,7 @@ def by_hand(people: People, training_rows: Any) -> tuple[Mitigation, BestHeads, 
     mitigation = Mitigation(pool, plan, paper_training(hidden=(8,), epochs=2, batch_size=64))
     for row, group in enumerate(people.known[training_rows]):
         if group is not None:
-            mitigation.tell(0, row, ["circle", "triangle"].index(group))
+            mitigation.add_answer(0, row, ["circle", "triangle"].index(group))
     best = BestHeads(mitigation.heads)
     for round_ in range(6):
         mitigation.refit()

@@ -20,13 +20,10 @@ from apod.bench.methods import Method
 from apod.data.dataset import UNKNOWN, IntArray
 from apod.heads.bank import HeadBank
 from apod.method.annotators import RecordedGroups
-from apod.method.answers import Answers
 from apod.method.pod import Training, round_schedule
-from apod.method.pool import Pool
+from apod.method.pool import Answers, Pool
 from apod.method.proxy import LogisticProxy
-from apod.method.rounds import first_answers_done
-from apod.method.selection import first_rows
-from apod.randomness import generator
+from apod.method.selection import first_choices, first_choices_until_done
 from apod.threads import training_steps
 
 
@@ -61,18 +58,18 @@ class Unit:
     def first_answers(self) -> Answers:
         """The random answers every asking method begins with: the same for all of a seed."""
         oracle, answers = self.oracle(), Answers()
-        order = first_rows(self.pool.labels.numpy(), generator(self.pool.seed, "first", self.pool.dataset))
-        for number, choice in enumerate(order):
-            if first_answers_done(number, len(answers.seen()), self.pool.n_groups, self.budget):
-                break
+
+        def groups_seen() -> int:
+            return len(answers.groups_seen())
+
+        for choice in first_choices_until_done(self.pool, self.budget, groups_seen):
             answers = answers.plus(choice.row, oracle(choice.row))
         return answers
 
     def random_answers(self) -> Answers:
         """The whole budget at random, alternating between the labels; it begins with the first answers."""
         oracle = self.oracle()
-        order = first_rows(self.pool.labels.numpy(), generator(self.pool.seed, "first", self.pool.dataset))
-        rows = [choice.row for choice in islice(order, self.budget)]
+        rows = [choice.row for choice in islice(first_choices(self.pool), self.budget)]
         return Answers(tuple(rows), tuple(oracle(row) for row in rows))
 
     @cached_property

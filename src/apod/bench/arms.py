@@ -14,9 +14,17 @@ from apod.bench.fal import FalArm
 from apod.bench.objectives import GroupDro, learning_from_failure_slope
 from apod.bench.rivals import CglArm, DfrArm, FairDsrArm, JttArm, SsaArm
 from apod.heads.bank import HeadBank
-from apod.method.algorithm1 import HeadPlan, Mitigation, Plan, TrajectoryPlan
-from apod.method.answers import Answers
+from apod.method.algorithm1 import (
+    HeadPlan,
+    Mitigation,
+    Plan,
+    Question,
+    TrajectoryPlan,
+    first_answers,
+    next_answers,
+)
 from apod.method.pod import DrawnPenaltyRows, train_heads
+from apod.method.pool import Answers
 from apod.randomness import generator
 
 
@@ -40,16 +48,19 @@ class PodArm:
         if self.engine.round == 0:
             self._begin()
         elif self._asking:  # an arm of vanilla heads alone asks nobody
-            for question in self.engine.ask(1):
-                if len(self.engine.answers[question.trajectory]) < self._unit.budget:
-                    self.engine.tell(question.trajectory, question.row, self._oracle(question.row))
+            next_answers(self.engine, self._answer, self._unit.budget, 1)
         self.engine.refit()
 
     def _begin(self) -> None:
-        for trajectory, run in enumerate(self._asking):
-            upfront = self.runs[run].method.upfront
-            for row in self._at_random() if upfront else self._unit.first_answers().rows:
-                self.engine.tell(trajectory, row, self._oracle(row))
+        upfront = [trajectory for trajectory, run in enumerate(self._asking) if self.runs[run].method.upfront]
+        for trajectory in upfront:
+            for row in self._at_random():
+                self.engine.add_answer(trajectory, row, self._oracle(row))
+        others = [trajectory for trajectory in range(len(self._asking)) if trajectory not in upfront]
+        first_answers(self.engine, self._answer, self._unit.budget, others)
+
+    def _answer(self, question: Question) -> int:
+        return self._oracle(question.row)
 
     def _at_random(self) -> list[int]:
         """The whole budget in one random draw."""

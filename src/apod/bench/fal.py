@@ -18,7 +18,7 @@ from torch import Tensor
 from apod.bench.arm import RunName, Unit
 from apod.fairness.metrics import METRICS, group_counts
 from apod.heads.bank import HeadBank
-from apod.method.answers import Answers, stack_answers
+from apod.method.pool import Answers, stack_answers
 from apod.method.proxy import PerceptronProxy
 from apod.randomness import generator
 from apod.threads import training_steps

@@ -13,8 +13,7 @@ import numpy.typing as npt
 from torch import Tensor
 
 from apod.data.dataset import UNKNOWN, IntArray
-from apod.method.answers import Answers
-from apod.method.pool import Pool
+from apod.method.pool import Answers, Pool
 from apod.method.proxy import LogisticProxy
 from apod.randomness import generator
 

@@ -34,8 +34,8 @@ from apod.bench.pseudo import (
 )
 from apod.data.dataset import IntArray
 from apod.heads.bank import HeadBank
-from apod.method.answers import Answers
 from apod.method.pod import DrawnPenaltyRows, train_heads
+from apod.method.pool import Answers
 from apod.randomness import generator
 
 CERTAIN_SHARE = 1 / 3

@@ -19,9 +19,9 @@ from apod.bench.store import NUMBERS, Part, Row
 from apod.data.dataset import Dataset, Split
 from apod.fairness.metrics import METRICS, GroupCounts, group_counts
 from apod.files import digest
+from apod.method.choice import BestHeads, RoundScores, score_heads
 from apod.method.pod import Training, pretrain_head
 from apod.method.prepare import make_pool
-from apod.method.score_choice import BestHeads, RoundScores, score_heads
 from apod.method.settings import answers_allowed
 
 SCALARS = ("accuracy", "balanced_accuracy", "eop", "delta_eo", "gap", "demographic_parity_difference",

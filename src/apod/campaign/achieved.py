@@ -20,7 +20,7 @@ from apod.campaign.audit import moment
 from apod.campaign.engine import Auditable, Engine, GroupAnswer, Measuring, Model
 from apod.campaign.events import canonical
 from apod.campaign.materials import Materials
-from apod.method.expected import WITHHELD, Expected
+from apod.method.outlook import WITHHELD, ExpectedGap
 
 log = logging.getLogger(__name__)
 
@@ -68,9 +68,9 @@ def measured(
         return Measured(failure=type(error).__name__)
 
 
-def expected_by(outcome: Mapping[str, Any] | None) -> list[Expected]:
+def expected_by(outcome: Mapping[str, Any] | None) -> list[ExpectedGap]:
     """The outlook of what was measured; empty where there is none."""
-    return [Expected.from_dict(entry) for entry in (outcome or {}).get("outlook") or ()]
+    return [ExpectedGap.from_dict(entry) for entry in (outcome or {}).get("outlook") or ()]
 
 
 def _audited(materials: Materials, engine: Engine, model: Model, collected: Collected) -> dict[str, Any] | None:

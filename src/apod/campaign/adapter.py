@@ -31,15 +31,12 @@ from apod.errors import CheckpointError, InputError
 from apod.fairness.notions import NOTIONS, Notion
 from apod.maxmin import SharedCoverage
 from apod.method.algorithm1 import Mitigation, Plan
-from apod.method.answers import Answers
 from apod.method.pod import Training, pretrain_head
-from apod.method.pool import Pool, inputs_for
+from apod.method.pool import Answers, Pool
 from apod.method.prepare import table_body
-from apod.method.rounds import first_answers_done
-from apod.method.selection import Choice, first_rows
+from apod.method.proxy import inputs_for
+from apod.method.selection import Choice, first_answers_done, first_choices, named_reason
 from apod.method.settings import SHARED, Settings, settings_from
-from apod.method.state import named_reason, take_up, trained_arrays
-from apod.randomness import generator
 
 MOST_ROUNDS = 100  # of a canonical fit: with thousands of answers a round for each would take hours
 HASTY_ROUNDS = 8
@@ -163,9 +160,8 @@ class MitigationEngine:
     ) -> list[Proposal]:
         """The selector's choices by the model; without one, random people balanced by label."""
         if model is None:
-            rng = generator(self.pool.seed, "first", self.pool.dataset)
             barred = set(self._inside(unavailable))
-            choices = (c for c in first_rows(self.pool.labels.numpy(), rng) if c.row not in barred)
+            choices = (choice for choice in first_choices(self.pool) if choice.row not in barred)
             return [self._proposal(choice) for choice in islice(choices, k)]
         engine, told = self._restored(model), self._answers(answers)
         engine.answers[0] = told
@@ -243,7 +239,7 @@ class MitigationEngine:
 
     def _enough(self, told: Answers, budget: int) -> bool:
         """Whether there is something to fit: random answers are done, and one group at least was named."""
-        seen = len(told.seen())
+        seen = len(told.groups_seen())
         return seen > 0 and first_answers_done(len(set(told.rows)), seen, self.pool.n_groups, budget)
 
     def _fresh(self) -> Mitigation:
@@ -254,13 +250,13 @@ class MitigationEngine:
 
     def _restored(self, model: CampaignModel) -> Mitigation:
         engine = self._fresh()
-        take_up(engine, model.arrays, model.round)
+        engine.restore(model.arrays, model.round)
         return engine
 
     def _refitted(self, engine: Mitigation, told: Answers) -> CampaignModel:
         engine.answers[0] = told
         engine.refit()
-        return CampaignModel(trained_arrays(engine), engine.round)
+        return CampaignModel(engine.arrays(), engine.round)
 
 
 def _in_memory(stored: npt.NDArray[Any]) -> torch.Tensor:

@@ -86,7 +86,7 @@ def _write(store: Store, pool: Pool, settings: CampaignSettings, gold: dict[int,
 def check_options(options: Mapping[str, Any], settings: Mapping[str, Any], pool: Pool, groups: int) -> None:
     """Refuse what the package's own engine could not be built with or do, before anything is written."""
     from apod.campaign.adapter import settings_of
-    from apod.method.laplace import check_posterior_size
+    from apod.method.settings import check_posterior_size
 
     chosen = settings_of(options)
     if chosen.body == "precomputed" and chosen.proxy == "laplace":

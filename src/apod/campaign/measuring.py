@@ -20,6 +20,7 @@ from apod.fairness.metrics import soft_group_counts
 from apod.fairness.notions import count_gap
 from apod.method.algorithm1 import Mitigation
 from apod.method.outlook import look_ahead
+from apod.method.pool import write_answers
 from apod.randomness import generator
 
 ROWS = 20_000  # measured on at most so many, drawn once
@@ -98,12 +99,11 @@ def plane(embeddings: npt.NDArray[np.float32]) -> dict[str, npt.NDArray[Any]]:
 
 
 def _membership(engine: Mitigation, rows: torch.Tensor) -> Floats:
-    """(n, g) how probably each row belongs to each group: told where somebody answered, f_a elsewhere."""
-    member = engine.membership(engine.pool.seen[rows])[0].double().numpy()
-    member = member / member.sum(axis=1, keepdims=True)
-    told, groups = engine.answers[0].known()
-    place = np.searchsorted(rows.numpy(), told)
-    inside = (place < len(rows)) & (rows.numpy()[np.minimum(place, len(rows) - 1)] == told)
-    member[place[inside]] = 0
-    np.add.at(member, (place[inside], groups[inside]), engine.answers[0].trust()[inside])
-    return np.asarray(np.clip(member, 0, 1))
+    """(n, g) how probably each row belongs to each group: by its answers where there are some, f_a elsewhere."""
+    member = engine.membership(engine.pool.seen[rows])[0].double()
+    member = member / member.sum(dim=1, keepdim=True)
+    answered, groups = engine.answers[0].known()
+    place = np.searchsorted(rows.numpy(), answered)
+    inside = (place < len(rows)) & (rows.numpy()[np.minimum(place, len(rows) - 1)] == answered)
+    write_answers(member, place[inside], groups[inside], engine.answers[0].trust()[inside])
+    return np.asarray(member.numpy().clip(0, 1))

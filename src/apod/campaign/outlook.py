@@ -8,10 +8,10 @@ import numpy as np
 
 from apod.campaign.settings import CampaignSettings
 from apod.campaign.state import State
-from apod.method.expected import Expected, gain, is_enough
+from apod.method.outlook import ExpectedGap, gain, is_enough
 
 
-def spent_enough(state: State, rules: CampaignSettings, outlook: Sequence[Expected]) -> bool:
+def spent_enough(state: State, rules: CampaignSettings, outlook: Sequence[ExpectedGap]) -> bool:
     """Whether a campaign should pause: the rest is expected to narrow the gap by less than its owner asked for.
 
     It does so once; an owner who goes on wants the rest.
@@ -26,7 +26,7 @@ def people_left(rules: CampaignSettings, answers: int) -> float:
     return answers * (1 - rules.audit_share) / rules.overlap
 
 
-def gain_of(outlook: Sequence[Expected], more: float) -> float | None:
+def gain_of(outlook: Sequence[ExpectedGap], more: float) -> float | None:
     """By how much so many more people are expected to narrow the gap; None beyond what was looked at.
 
     Between the steps of the outlook the gap is taken to change evenly.
@@ -37,4 +37,4 @@ def gain_of(outlook: Sequence[Expected], more: float) -> float | None:
     there = known[0].answers + more
     gap = float(np.interp(there, [entry.answers for entry in known], [entry.gap for entry in known]))
     later = min((entry for entry in known if entry.answers >= there - 0.5), key=lambda entry: entry.answers)
-    return gain(known[0], Expected(round(there), gap, gap, gap, later.strength))
+    return gain(known[0], ExpectedGap(round(there), gap, gap, gap, later.strength))

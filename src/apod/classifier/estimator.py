@@ -29,7 +29,8 @@ from apod.errors import CheckpointError, InputError
 from apod.fairness.metrics import UndefinedRateWarning
 from apod.heads.bank import HeadBank
 from apod.method.algorithm1 import VANILLA, Mitigation
-from apod.method.pool import inputs_for
+from apod.method.proxy import inputs_for
+from apod.method.selection import first_choices
 from apod.method.settings import (
     BodyName,
     HeadChoiceName,
@@ -379,7 +380,7 @@ class APODClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 mitigation.coverage[0].add(answered)
             chosen = [question.row for question in mitigation.ask(batch_size, barred)]
         else:
-            free = (choice.row for choice in mitigation.first_questions() if choice.row not in barred)
+            free = (choice.row for choice in first_choices(mitigation.pool) if choice.row not in barred)
             chosen = list(islice(free, batch_size))
         return self.training_rows_[np.array(chosen, dtype=np.int64)]
 

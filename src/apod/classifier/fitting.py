@@ -15,12 +15,10 @@ from apod.data.blocks import is_large, take_rows
 from apod.fairness.metrics import METRICS, group_counts
 from apod.heads.bank import HeadBank
 from apod.method.algorithm1 import VANILLA, HeadPlan, Mitigation, Plan, TrajectoryPlan
-from apod.method.answers import Answers
+from apod.method.choice import BestHeads, RoundHeads, RoundScores
 from apod.method.pod import Training
-from apod.method.pool import Pool
-from apod.method.posterior_choice import RoundHeads
+from apod.method.pool import Answers, Pool
 from apod.method.prepare import table_body
-from apod.method.score_choice import BestHeads, RoundScores, score_heads
 from apod.method.settings import Settings
 from apod.models.module import Body, EmbeddingBody
 from apod.threads import one_thread
@@ -127,32 +125,22 @@ def fit_heads(pool: Pool, rows: Rows, settings: Settings, hidden: tuple[int, ...
     mitigation.answers[0] = rows.answers()
     posterior = rows.annotated and settings.by_posterior
     best = RoundHeads(mitigation.heads) if settings.by_posterior else BestHeads(mitigation.heads)
+    known = rows.groups[rows.validation]
     scores = []
     for round_ in range(rounds):
         mitigation.refit()
-        scores.append(_score(mitigation, rows))
+        scores.append(mitigation.score(known))
         best.update(mitigation.heads, scores[-1], round_)
-    told = rows.groups[rows.validation]
     if posterior and isinstance(best, RoundHeads):
-        mitigation.settle(best, told)
+        mitigation.choose_rounds(best, known)
     kept = best.bank(mitigation.heads.sizes)
     strengths = np.array([head.strength for head in mitigation.plan.heads])
     if posterior:
-        choice = mitigation.choose(kept, told)
+        choice = mitigation.choose(kept, known)
         chosen, because = choice.head, choice.reason
     else:
         chosen, because = (best.best(mitigation.strengths), BY_SCORE) if rows.annotated else (0, NOBODY_KNOWN)
     return Fit(mitigation, kept, strengths, chosen, because, _tradeoff(mitigation, rows, kept, best, scores))
-
-
-def _score(mitigation: Mitigation, rows: Rows) -> RoundScores:
-    """Accuracy and fairness of every head on the validation part: groups by proxy, by answer where there is one."""
-    membership = mitigation.membership(mitigation.pool.validation_seen)[0]  # (V, G)
-    groups = torch.from_numpy(rows.groups[rows.validation])
-    known = groups != UNKNOWN
-    membership[known] = torch.nn.functional.one_hot(groups[known], membership.shape[1]).to(membership.dtype)
-    of_heads = membership.expand(len(mitigation.heads), -1, -1)  # (K, V, G)
-    return score_heads(mitigation.pool, mitigation.heads, mitigation.strengths, of_heads, mitigation.notion)
 
 
 def _tradeoff(

@@ -1,14 +1,21 @@
 """Algorithm 1: f_a on S, POD on S, whom to ask, the answer joins S, again; all strengths at once.
 
+    first answers at random;  then, until the budget is spent:  f_a on S · POD on S · AIS picks · the answer joins S
+
+and after the last answer one more f_a and POD, so that no answer is wasted. Every answer counts against the budget, the
+first ones and those that could not be given included.
+
 A `Plan` says which heads are trained (each with its strength) and on whose answers: a *trajectory* is one sequence of
 questions with one annotated set S, asked by one head. A human campaign has one trajectory that all strengths share;
-the paper's curve has one per strength. Nothing here ever sees a group that was not told.
+the paper's curve has one per strength. Nothing here ever sees a group that was not answered.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +28,7 @@ from apod.errors import InputError
 from apod.fairness.notions import Notion
 from apod.heads.bank import HeadBank
 from apod.maxmin import Coverage
-from apod.method.answers import Answers
+from apod.method.choice import GATE, Gate, HeadChoice, RoundHeads, RoundScores, choose_head, choose_rounds, score_heads
 from apod.method.pod import (
     DRAWN_ROWS,
     DrawnPenaltyRows,
@@ -32,10 +39,9 @@ from apod.method.pod import (
     pretrain_head,
     train_heads,
 )
-from apod.method.pool import Pool
-from apod.method.posterior_choice import HeadChoice, RoundHeads, best_rounds, choose_head
+from apod.method.pool import Answers, Pool, write_answers
 from apod.method.proxy import PROXIES, LaplaceProxy, Proxy
-from apod.method.selection import SCORED, SELECTORS, Choice, View, first_rows
+from apod.method.selection import SELECTORS, Choice, Scores, View, first_choices_until_done
 from apod.method.settings import Settings
 from apod.method.theorem1 import BoundTerms, theorem_terms
 from apod.randomness import generator
@@ -43,11 +49,10 @@ from apod.randomness import generator
 CHOICE_ROWS = 20_000
 """Validation rows that a choice by posterior looks at: each is weighed by every draw."""
 
-LIKELY_ROWS = 1024
-"""People of the pool who stand for those to be asked next, where an answer's worth is looked ahead at."""
-
 VANILLA = 0.0
 """The strength of the head nobody penalises; every plan trains it beside the others, with the same steps."""
+
+Arrays = dict[str, npt.NDArray[Any]]
 
 
 @dataclass(frozen=True)
@@ -113,6 +118,8 @@ class Question:
 class Mitigation:
     """The state of Algorithm 1 for all heads and trajectories of a plan."""
 
+    gate: Gate = GATE  # what is required of a head that the posterior of f_a chooses
+
     def __init__(
         self,
         pool: Pool,
@@ -121,7 +128,7 @@ class Mitigation:
         pretrained: npt.NDArray[np.float64] | None = None,
         coverage: Callable[[], Coverage] | None = None,
     ) -> None:
-        """`coverage` opens the distances over the pool's embeddings elsewhere; here, unless told."""
+        """`coverage` opens the distances over the pool's embeddings elsewhere; by default here."""
         self.pool, self.plan, self.training = pool, plan, training
         start = pretrain_head(pool, training) if pretrained is None else pretrained
         width = pool.embeddings.shape[1]
@@ -134,12 +141,16 @@ class Mitigation:
         covered = coverage or (lambda: Coverage(pool.embeddings.numpy()))
         self.coverage = [covered() for _ in plan.trajectories]
         self.round = 0
-        self._information: tuple[int, npt.NDArray[np.float64]] | None = None  # of one answer, and in which round
 
     @property
     def posterior_covers(self) -> bool:
         """Whether what the posterior of f_a says of a gap may be shown: its intervals are known to cover."""
         return isinstance(self.proxy, LaplaceProxy) and self.proxy.covers
+
+    @property
+    def _of_head(self) -> list[int]:
+        """The trajectory of every head."""
+        return [head.trajectory for head in self.plan.heads]
 
     @property
     def notion(self) -> Notion:
@@ -154,32 +165,29 @@ class Mitigation:
         self.round += 1
 
     def _penalty_rows(self, drawn: Round) -> PenaltyRows | None:
-        penalty, of_head = self.training.penalty, [head.trajectory for head in self.plan.heads]
+        penalty, of_head = self.training.penalty, self._of_head
         if penalty.over == "pool":
             return DrawnPenaltyRows(drawn.pool, penalty.notion, self._pool_membership(of_head, drawn))
         if not any(len(answers.known()[0]) for answers in self.answers):
             return None
         if len(self.answers) == 1 and len(self.answers[0]) > DRAWN_ROWS:  # nearly everybody is known: S is a pool
-            everybody = Round(self.pool, self.training)
-            told = self._told(torch.zeros(1, len(self.pool.labels), self.pool.n_groups), everybody)
+            everybody = torch.zeros(1, len(self.pool.labels), self.pool.n_groups, dtype=self.pool.embeddings.dtype)
+            known = self._with_answers(everybody, Round(self.pool, self.training))
             rows = torch.from_numpy(np.unique(self.answers[0].known()[0]))
-            return DrawnPenaltyRows(self.pool, penalty.notion, told.to(self.pool.embeddings.dtype), rows)
+            return DrawnPenaltyRows(self.pool, penalty.notion, known, rows)
         return PenaltyRows(self.pool, penalty.notion, self.answers, of_head)
 
     def _pool_membership(self, of_head: Sequence[int], drawn: Round) -> Tensor:
         """(T, N, G) proxies over the pool, replaced by the answer where there is one."""
-        membership = self._told(self.membership(drawn.pool.seen), drawn)
+        membership = self._with_answers(self.membership(drawn.pool.seen), drawn)
         return membership if len(self.answers) == 1 else membership[list(of_head)]
 
-    def _told(self, membership: Tensor, drawn: Round) -> Tensor:
+    def _with_answers(self, membership: Tensor, drawn: Round) -> Tensor:
         """Membership (T, N, G) with what was answered written over it."""
-        for number, answers in enumerate(self.answers):
-            known, told = answers.known()
-            here, places = drawn.places(known)
-            rows, groups = torch.from_numpy(places), torch.from_numpy(told[here])
-            membership[number, rows] = 0
-            trust = torch.from_numpy(answers.trust()[here]).to(membership.dtype)
-            membership[number].index_put_((rows, groups), trust, accumulate=True)
+        for own, answers in zip(membership, self.answers, strict=True):
+            rows, groups = answers.known()
+            here, places = drawn.places(rows)
+            write_answers(own, places, groups[here], answers.trust()[here])
         return membership
 
     def membership(self, seen: Tensor) -> Tensor:
@@ -188,43 +196,45 @@ class Mitigation:
             return in_blocks(self.proxy.probabilities, seen)
         return self.proxy.probabilities(seen)
 
+    def score(self, known: IntArray | None = None) -> RoundScores:
+        """What the validation part says of every head now, groups by f_a; `known` (V,) are those that are known."""
+        membership = self._known(self.membership(self.pool.validation_seen), known)[self._of_head]
+        return score_heads(self.pool, self.heads, self.strengths, membership, self.notion)
+
     def choose(
-        self, bank: HeadBank, told: IntArray | None = None, more: int = 0, judged_on: Pool | None = None
+        self, bank: HeadBank, known: IntArray | None = None, more: int = 0, judged_on: Pool | None = None
     ) -> HeadChoice:
-        """The head that the posterior of f_a speaks for; `told` (V,) are groups of validation rows, where known.
+        """The head that the posterior of f_a speaks for; `known` (V,) are groups of validation rows, UNKNOWN elsewhere.
 
         With `more`, what it would say after so many further answers if they bear f_a out. `judged_on` has another
         validation part than the pool's own.
         """
-        pool, draws = self._drawn(judged_on or self.pool, told, more)
-        return choose_head(pool, bank, self.strengths, draws, self.notion)
+        pool, draws = self._draws(judged_on or self.pool, known, more)
+        return choose_head(pool, bank, self.strengths, draws, self.notion, self.gate)
 
-    def settle(self, heads: RoundHeads, told: IntArray | None = None) -> None:
-        """Keep every head as it was at the round that the posterior of f_a speaks for; `told` as in `choose`."""
-        pool, draws = self._drawn(self.pool, told)
-        best_rounds(pool, heads, self.heads.sizes, self.strengths, draws, self.notion)
+    def choose_rounds(self, heads: RoundHeads, known: IntArray | None = None) -> None:
+        """Keep every head as it was at the round that the posterior of f_a speaks for; `known` as in `choose`."""
+        pool, draws = self._draws(self.pool, known)
+        choose_rounds(pool, heads, self.heads.sizes, self.strengths, draws, self.notion, self.gate)
 
-    def _drawn(self, pool: Pool, told: IntArray | None, more: int = 0) -> tuple[Pool, Tensor]:
+    def _draws(self, pool: Pool, known: IntArray | None, more: int = 0) -> tuple[Pool, Tensor]:
         """The rows that heads are judged on, and (D, K or 1, V, G) their groups by draws from the posterior."""
         if not isinstance(self.proxy, LaplaceProxy):
             raise InputError("This proxy has no posterior to choose a head by: use the proxy 'laplace'.")
         step = -(-len(pool.validation_labels) // CHOICE_ROWS) or 1  # evenly spaced rows stand for very many
         pool = pool.every(step)
-        to_come = more * self._information_of_one(self.proxy) if more else 0.0
+        to_come = more * self.proxy.next_information(self.pool.seen) if more else 0.0
         draws = self.proxy.draws(pool.validation_seen, to_come)  # (D, T, V, G)
-        if told is not None:
-            groups = torch.from_numpy(told[::step])
-            known = groups != UNKNOWN
-            sure = torch.nn.functional.one_hot(groups[known], pool.n_groups).to(draws.dtype)
-            draws[:, :, known] = sure
-        return pool, draws if len(self.answers) == 1 else draws[:, [head.trajectory for head in self.plan.heads]]
+        draws = self._known(draws, None if known is None else known[::step])
+        return pool, draws if len(self.answers) == 1 else draws[:, self._of_head]
 
-    def _information_of_one(self, proxy: LaplaceProxy) -> npt.NDArray[np.float64]:
-        """What the next answer teaches f_a, on average over people of the pool, evenly spaced."""
-        if self._information is None or self._information[0] != self.round:
-            people = self.pool.seen[:: -(-len(self.pool.labels) // LIKELY_ROWS)]
-            self._information = self.round, proxy.information(people)
-        return self._information[1]
+    @staticmethod
+    def _known(membership: Tensor, groups: IntArray | None) -> Tensor:
+        """Membership (..., V, G) with the groups (V,) that are known written over it."""
+        if groups is not None:
+            rows = np.flatnonzero(groups != UNKNOWN)
+            write_answers(membership, rows, groups[rows])
+        return membership
 
     def empty_cells(self) -> list[list[tuple[int, int]]]:
         """Per trajectory, the (group, label) cells nobody has been annotated in: they do not enter the penalty."""
@@ -236,20 +246,21 @@ class Mitigation:
             empty.append([cell for cell in cells if cell not in filled])
         return empty
 
-    def views(self, unavailable: Sequence[int] = (), scored: bool = True) -> list[View]:
-        """What the selector of each trajectory may see now; without scores, nothing that follows from the heads."""
-        asking = [trajectory.head for trajectory in self.plan.trajectories]
-        if scored:
-            positive, membership = (part.numpy() for part in self._scores(asking))
-        else:
-            positive = membership = np.empty((len(asking), 0), dtype=np.float32)
+    def views(self, unavailable: Sequence[int] = ()) -> list[View]:
+        """What the selector of each trajectory may see now."""
         labels = self.pool.labels.numpy()
+        scores = cache(lambda: self._scores([trajectory.head for trajectory in self.plan.trajectories]))
+
+        def of_trajectory(number: int) -> Scores:
+            positive, membership = scores()
+            return positive[number].numpy(), membership[number].numpy()
+
         views = []
         for number, answers in enumerate(self.answers):
             askable = np.ones(len(labels), dtype=bool)
             askable[[*answers.rows, *unavailable]] = False
-            member, coverage = membership[number], self.coverage[number]
-            views.append(View(labels, askable, positive[number], member, coverage, self.pool.likeness))
+            looked_at = partial(of_trajectory, number)
+            views.append(View(labels, askable, looked_at, self.coverage[number], self.pool.likeness))
         return views
 
     def _scores(self, asking: Sequence[int]) -> tuple[Tensor, Tensor]:
@@ -288,20 +299,96 @@ class Mitigation:
     def ask(self, k: int = 1, unavailable: Sequence[int] = ()) -> list[Question]:
         """The next k questions of every trajectory (AIS, Algorithm 3)."""
         questions = []
-        scored = any(SELECTORS[trajectory.selector] in SCORED for trajectory in self.plan.trajectories)
-        for number, view in enumerate(self.views(unavailable, scored)):
+        for number, view in enumerate(self.views(unavailable)):
             selector = self.plan.trajectories[number].selector
             rng = generator(self.pool.seed, "select", selector, self.pool.dataset, self.round)
             questions += [Question(number, self.round, choice) for choice in SELECTORS[selector](view, k, rng)]
         return questions
 
-    def first_questions(self) -> Iterator[Choice]:
-        """Rows for the first answers in order: random, alternating between the labels; one order for all."""
-        rng = generator(self.pool.seed, "first", self.pool.dataset)
-        yield from first_rows(self.pool.labels.numpy(), rng)
-
-    def tell(self, trajectory: int, row: int, group: int, weight: float = 1.0) -> None:
+    def add_answer(self, trajectory: int, row: int, group: int, weight: float = 1.0) -> None:
         """Add one answer to a trajectory's S; UNKNOWN = asked, but the annotator could not tell."""
         self.answers[trajectory] = self.answers[trajectory].plus(row, group, weight)
         if group != UNKNOWN:
             self.coverage[trajectory].add([row])
+
+    def arrays(self) -> Arrays:
+        """What training has made of heads and f_a, by name."""
+        arrays = {f"heads.{name}": value for name, value in self.heads.state().items()}
+        return arrays | {f"proxy.{name}": value for name, value in self.proxy.state().items()}
+
+    def restore(self, arrays: Mapping[str, npt.NDArray[Any]], round_: int) -> None:
+        """Take over saved heads and f_a, after so many rounds; answers are the caller's."""
+        self.heads.restore(_under(arrays, "heads."))
+        self.proxy.restore(_under(arrays, "proxy."))
+        self.round = round_
+
+
+def _under(arrays: Mapping[str, npt.NDArray[Any]], prefix: str) -> Arrays:
+    return {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}
+
+
+Ask = Callable[[Question], int]
+"""Gives the group code of a question's row; UNKNOWN when it cannot be told. Raises AnnotatorError."""
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A question and the group it got."""
+
+    question: Question
+    group: int
+
+
+def first_answers(
+    mitigation: Mitigation, ask: Ask, budget: int, trajectories: Sequence[int] | None = None
+) -> list[Answered]:
+    """Random answers, balanced by label, until every group has been seen; the same rows for all these trajectories."""
+    asking = range(len(mitigation.answers)) if trajectories is None else trajectories
+    if not asking:
+        return []
+
+    def groups_seen() -> int:
+        return min(len(mitigation.answers[trajectory].groups_seen()) for trajectory in asking)
+
+    return [
+        _ask(mitigation, ask, Question(trajectory, 0, choice))
+        for choice in first_choices_until_done(mitigation.pool, budget, groups_seen)
+        for trajectory in asking
+    ]
+
+
+def next_answers(mitigation: Mitigation, ask: Ask, budget: int, k: int) -> list[Answered]:
+    """Ask the next questions of every trajectory with answers left; none when all are spent or nobody is left."""
+    left = [budget - len(answers) for answers in mitigation.answers]
+    if max(left) <= 0:
+        return []
+    answered = []
+    for question in mitigation.ask(min(k, max(left))):
+        if left[question.trajectory] > 0:
+            answered.append(_ask(mitigation, ask, question))
+            left[question.trajectory] -= 1
+    return answered
+
+
+def _ask(mitigation: Mitigation, ask: Ask, question: Question) -> Answered:
+    answered = Answered(question, ask(question))
+    mitigation.add_answer(question.trajectory, question.row, answered.group)
+    return answered
+
+
+def run_rounds(
+    mitigation: Mitigation,
+    ask: Ask,
+    budget: int,
+    questions_per_round: int = 1,
+    on_round: Callable[[list[Answered]], None] = lambda answered: None,
+    enough: Callable[[], bool] = lambda: False,
+) -> None:
+    """Run until the budget is spent, or `enough`; `on_round` gets the answers of every refit."""
+    answered = first_answers(mitigation, ask, budget) if mitigation.round == 0 else []
+    if answered:
+        mitigation.refit()
+        on_round(answered)
+    while not enough() and (answered := next_answers(mitigation, ask, budget, questions_per_round)):
+        mitigation.refit()
+        on_round(answered)

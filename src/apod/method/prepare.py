@@ -13,7 +13,8 @@ from torch import Tensor
 from apod.data import Dataset, IntArray, Split, TableEncoder, split_rows
 from apod.data.blocks import encode_numbers, fit_numbers, is_large, mapped_tensor, take_rows
 from apod.errors import InputError
-from apod.method.pool import Pool, inputs_for
+from apod.method.pool import Pool
+from apod.method.proxy import inputs_for
 from apod.method.settings import Settings
 from apod.models.module import Body, EmbeddingBody
 from apod.models.perceptron import pretrain_body

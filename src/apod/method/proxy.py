@@ -3,6 +3,14 @@
     theta_a* = argmin 1/|S| sum over S of l(h_i, a_i; theta_a)
 
 Each trajectory (its own S) has its own f_a. A proxy sees answered groups only, never a recorded attribute.
+
+What a few answers leave open about a logistic f_a is said by Laplace's approximation:
+
+    w | answers ~ N(w*, H^-1),   H = sum_i t_i x_i x_i' (x) (diag(p_i) - p_i p_i') + I / C
+
+w* is the fitted weights, t_i an answer's trust, p_i its fitted probabilities, C the inverse of the L2 penalty. With two
+groups one weight vector says all; with more, every group has one. An answer adds to H what its person's x and p say,
+whatever the answer is: so what more answers would leave open is known before they are given.
 """
 
 from __future__ import annotations
@@ -18,13 +26,26 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from apod.data.blocks import is_large, moments
 from apod.heads.bank import HeadBank, initial_parameters
-from apod.method.answers import Answers, stack_answers
-from apod.method.laplace import check_posterior_size, curvature, free_groups, precision_matrix, weight_draws
 from apod.method.penalty import cross_entropy_slope
+from apod.method.pool import Answers, Matrix, stack_answers
+from apod.method.settings import ReadsName, check_posterior_size
 from apod.randomness import generator
 from apod.threads import one_thread
 
-State = dict[str, npt.NDArray[np.float64]]
+FloatArray = npt.NDArray[np.float64]
+State = dict[str, FloatArray]
+
+INTERCEPT_PRECISION = 0.01  # hardly any prior on how large the groups are
+DRAWS = 64
+
+LIKELY_ROWS = 1024
+"""People of the pool who stand for those to be asked next, where an answer's worth is looked ahead at."""
+
+MOST_WEIGHTS = 1024
+"""Weights f_a may have to read the inputs: its posterior grows with their square, and 30 answers cannot tell more."""
+
+MOST_CELLS = 1 << 26
+"""Rows x columns up to which it does: they are held in memory, in double precision while f_a looks at them."""
 
 
 class Proxy(Protocol):
@@ -127,9 +148,7 @@ class LogisticProxy:
             inputs = (seen[torch.from_numpy(rows)].double().numpy() - self._centre) / self._scale
             self._weights[number] = self._fit_one(inputs, groups, answers.trust())
 
-    def _fit_one(
-        self, inputs: npt.NDArray[np.float64], groups: npt.NDArray[np.int64], trust: npt.NDArray[np.float64]
-    ) -> npt.NDArray[np.float64]:
+    def _fit_one(self, inputs: FloatArray, groups: npt.NDArray[np.int64], trust: FloatArray) -> FloatArray:
         from sklearn.linear_model import LogisticRegression
 
         counts = np.bincount(groups, minlength=self.n_groups)
@@ -165,14 +184,14 @@ class LogisticProxy:
         self._weights, self._centre, self._scale = state["weights"].copy(), state["centre"], state["scale"]
 
 
-def _moments(seen: Tensor) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def _moments(seen: Tensor) -> tuple[FloatArray, FloatArray]:
     """(d,) mean and standard deviation of the columns; of a large pool two sweeps, the first time only."""
     if not is_large(len(seen)):
         pool = seen.double().numpy()
         return pool.mean(axis=0), pool.std(axis=0)
     if seen not in _LARGE_MOMENTS:
         _LARGE_MOMENTS[seen] = moments(seen.numpy())
-    found: tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]] = _LARGE_MOMENTS[seen]
+    found: tuple[FloatArray, FloatArray] = _LARGE_MOMENTS[seen]
     return found
 
 
@@ -187,7 +206,7 @@ class LaplaceProxy(LogisticProxy):
 
     covers = False
     """Whether 95 % intervals from `draws` contain the truth as often as they say. While they do not, they may choose
-    and stop, but are shown to nobody (`apod.method.expected.WITHHELD`)."""
+    and stop, but are shown to nobody (`apod.method.outlook.WITHHELD`)."""
 
     def __init__(
         self,
@@ -203,16 +222,18 @@ class LaplaceProxy(LogisticProxy):
         self._key = (seed, "posterior", dataset)
         size = (width + 1) * len(free_groups(n_groups))
         self._precision = np.stack([np.eye(size)] * trajectories)
+        self._next: FloatArray | None = None  # what `next_information` found since the last fit
 
     def fit(self, seen: Tensor, trajectories: Sequence[Answers]) -> None:
         """The fitted weights of each trajectory, and the precision of their posterior."""
         super().fit(seen, trajectories)
+        self._next = None
         for number, answers in enumerate(trajectories):
             rows, _ = answers.known()
-            told = self._seen_by(number, seen[torch.from_numpy(rows)])
-            self._precision[number] = precision_matrix(*told, answers.trust(), self.regularisation)
+            answered = self._seen_by(number, seen[torch.from_numpy(rows)])
+            self._precision[number] = precision_matrix(*answered, answers.trust(), self.regularisation)
 
-    def draws(self, seen: Tensor, to_come: npt.NDArray[np.float64] | float = 0.0) -> Tensor:
+    def draws(self, seen: Tensor, to_come: FloatArray | float = 0.0) -> Tensor:
         """(draws, T, N, G) membership probabilities by weights drawn from the posterior; the same noise every time.
 
         `to_come` is the `information` of further answers: the posterior is then as narrow as these will make it, around
@@ -235,12 +256,18 @@ class LaplaceProxy(LogisticProxy):
             return torch.cat([(-scores).sigmoid(), scores.sigmoid()], dim=3)  # faster than a softmax
         return torch.cat([torch.zeros_like(scores[..., :1]), scores], dim=3).softmax(dim=3)
 
-    def information(self, people: Tensor) -> npt.NDArray[np.float64]:
+    def information(self, people: Tensor) -> FloatArray:
         """(T, D, D) what an answer about one of these people, (n, M), adds to the precision, on average."""
         share = np.full(len(people), 1 / len(people))
         return np.stack([curvature(*self._seen_by(number, people), share) for number in range(len(self._weights))])
 
-    def _seen_by(self, number: int, people: Tensor) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    def next_information(self, seen: Tensor) -> FloatArray:
+        """(T, D, D) what the next answer adds, on average over people of the pool, evenly spaced; once per fit."""
+        if self._next is None:
+            self._next = self.information(seen[:: -(-len(seen) // LIKELY_ROWS)])
+        return self._next
+
+    def _seen_by(self, number: int, people: Tensor) -> tuple[FloatArray, FloatArray]:
         """Inputs with a one at the end, (n, M + 1), and fitted probabilities, (n, G)."""
         inputs = (people.double().numpy() - self._centre) / self._scale
         fitted = self.probabilities(people)[number].double().numpy()
@@ -253,7 +280,7 @@ class LaplaceProxy(LogisticProxy):
     def restore(self, state: State) -> None:
         """Go on from a checkpoint."""
         super().restore(state)
-        self._precision = state["precision"].copy()
+        self._precision, self._next = state["precision"].copy(), None
 
 
 PROXIES: dict[str, Callable[[int, int, int, int, str, torch.dtype], Proxy]] = {
@@ -262,3 +289,46 @@ PROXIES: dict[str, Callable[[int, int, int, int, str, torch.dtype], Proxy]] = {
     "laplace": LaplaceProxy,
 }
 """Kinds of f_a, each made from (trajectories, width, n_groups, seed, dataset, dtype of what it reads)."""
+
+
+def inputs_for(reads: ReadsName, encoded: Matrix, n_groups: int, most_cells: int = MOST_CELLS) -> Matrix | None:
+    """The encoded rows where f_a is to read them; None where it reads the embeddings."""
+    weights = (encoded.shape[1] + 1) * len(free_groups(n_groups))
+    fits = weights <= MOST_WEIGHTS and encoded.size <= most_cells
+    return encoded if reads == "inputs" and fits else None
+
+
+def precision_matrix(inputs: FloatArray, probabilities: FloatArray, trust: FloatArray, C: float) -> FloatArray:
+    """H, (D, D) with D = (M + 1) x free groups: inputs (S, M + 1) end in a one, probabilities (S, G), trust (S,)."""
+    prior = np.full(inputs.shape[1], 1 / C)
+    prior[-1] = INTERCEPT_PRECISION
+    free = len(free_groups(probabilities.shape[1]))
+    return curvature(inputs, probabilities, trust) + np.diag(np.repeat(prior, free))
+
+
+def curvature(inputs: FloatArray, probabilities: FloatArray, trust: FloatArray) -> FloatArray:
+    """(D, D) what answers about these people add to H."""
+    p = probabilities[:, free_groups(probabilities.shape[1])]  # (S, J)
+    own = -p[:, :, None] * p[:, None, :]
+    own[:, np.arange(p.shape[1]), np.arange(p.shape[1])] += p
+    people, width, free = len(inputs), inputs.shape[1], p.shape[1]
+    weighed = (trust[:, None] * inputs)[:, :, None, None] * own[:, None]  # (S, M + 1, J, J)
+    summed = (weighed.reshape(people, width * free**2).T @ inputs).reshape(width, free, free, width)
+    return np.asarray(summed.transpose(0, 1, 3, 2).reshape(width * free, width * free))
+
+
+def weight_draws(
+    weights: FloatArray, precision: FloatArray, rng: np.random.Generator, count: int = DRAWS
+) -> FloatArray:
+    """(count, M + 1, G) draws from the posterior around the fitted weights (M + 1, G)."""
+    free = free_groups(weights.shape[1])
+    factor = np.linalg.cholesky(precision)  # H = L L', so L'^-1 times white noise has covariance H^-1
+    noise = np.linalg.solve(factor.T, rng.standard_normal((len(precision), count)))
+    drawn = np.repeat(weights[None], count, axis=0)
+    drawn[:, :, free] += noise.T.reshape(count, weights.shape[0], len(free))
+    return drawn
+
+
+def free_groups(n_groups: int) -> list[int]:
+    """The groups with weights of their own: of two, the second alone."""
+    return [1] if n_groups == 2 else list(range(n_groups))

@@ -8,8 +8,9 @@ The paper's rule (Algorithm 3) in two steps:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -17,9 +18,15 @@ import numpy.typing as npt
 from apod.data.dataset import IntArray
 from apod.errors import InputError
 from apod.maxmin import Coverage, Rows, typical_rows
+from apod.method.pool import Pool
+from apod.randomness import generator
 
 FloatArray = npt.NDArray[np.floating]
 BoolArray = npt.NDArray[np.bool_]
+
+
+Scores = tuple[FloatArray, FloatArray]
+"""Of everybody: P(y = 1) by the asking head, (n,), and P(group) by f_a, (n, g)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,10 +35,19 @@ class View:
 
     labels: IntArray  # (n,) y
     askable: BoolArray  # (n,) not asked yet, and not with somebody else right now
-    positive: FloatArray  # (n,) P(y = 1) by the asking head, in evaluation mode
-    membership: FloatArray  # (n, g) P(group) by f_a
+    scores: Callable[[], Scores]  # computed when a rule first looks at them: many do without
     coverage: Coverage  # distance of every row to its nearest answered row
     likeness: Rows | None = None  # (n, d) their distances say who is like whom; for rules that look at that
+
+    @cached_property
+    def positive(self) -> FloatArray:
+        """(n,) P(y = 1) by the asking head, in evaluation mode."""
+        return self.scores()[0]
+
+    @cached_property
+    def membership(self) -> FloatArray:
+        """(n, g) P(group) by f_a."""
+        return self.scores()[1]
 
     def accuracies(self) -> npt.NDArray[np.float64]:
         """(g, 2) centred accuracies of the subgroups."""
@@ -53,6 +69,10 @@ class View:
 
 
 Reason = Mapping[str, str | int | float | None]
+"""Why somebody was chosen: the rule, and what it looked at."""
+
+FIRST_ANSWERS = 4
+"""How many random answers come first, two per label; more while a group is still unseen."""
 
 
 @dataclass(frozen=True)
@@ -217,9 +237,6 @@ SELECTORS: dict[str, Selector] = {
 }
 """Whom to ask about next, by name."""
 
-SCORED: frozenset[Selector] = frozenset({worst_subgroup_farthest, worst_subgroup_random, most_uncertain})
-"""Those that look at predictions or guessed groups; a view for the others need not hold any."""
-
 
 def first_rows(labels: IntArray, rng: np.random.Generator) -> Iterator[Choice]:
     """All rows in the order the first answers are drawn: at random, alternating between the labels.
@@ -232,3 +249,31 @@ def first_rows(labels: IntArray, rng: np.random.Generator) -> Iterator[Choice]:
             if place < len(pile):
                 reason: Reason = {"rule": "first answers, random person of a label", "label": label}
                 yield Choice(int(pile[place]), reason, 1 / (len(pile) - place))
+
+
+def first_choices(pool: Pool) -> Iterator[Choice]:
+    """Everybody in the order of the first answers: random, alternating between the labels; one order for all."""
+    yield from first_rows(pool.labels.numpy(), generator(pool.seed, "first", pool.dataset))
+
+
+def first_answers_done(asked: int, groups_seen: int, n_groups: int, budget: int) -> bool:
+    """Whether random answers may end: every group was seen, or a third of the budget went into looking for it."""
+    least = min(FIRST_ANSWERS, budget)
+    return asked >= max(least, budget // 3) or (asked >= least and groups_seen == n_groups)
+
+
+def first_choices_until_done(pool: Pool, budget: int, groups_seen: Callable[[], int]) -> Iterator[Choice]:
+    """The people to ask first, until every group has been seen; the caller takes each answer before the next."""
+    for asked, choice in enumerate(first_choices(pool)):
+        if first_answers_done(asked, groups_seen(), pool.n_groups, budget):
+            return
+        yield choice
+
+
+def named_reason(reason: Reason, group_names: Sequence[str], label_names: Sequence[str]) -> Reason:
+    """A reason with the names of group and label in place of their codes."""
+    found = dict(reason)
+    for key, names in (("group", group_names), ("label", label_names)):
+        if found.get(key) is not None:
+            found[key] = names[int(found[key] or 0)]
+    return found

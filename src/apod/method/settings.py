@@ -33,6 +33,9 @@ PER_STRENGTH: TrajectoriesName = "per strength"
 STRENGTHS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.8, 1.2, 2.0)
 """The grid of penalty strengths: the paper's range (0, 2]."""
 
+MOST_PARAMETERS = 8448
+"""Weights a posterior may have, over all groups: its matrix takes half a gigabyte then, a round half a minute."""
+
 Check = Callable[[str, Any], None]
 """InputError unless the value of the setting of this name can be."""
 
@@ -331,3 +334,13 @@ def answers_allowed(budget: int | float, n_train: int, n_groups: int) -> int:
     if count < n_groups:
         raise BudgetError(f"A budget of {count} answers is less than one per group ({n_groups} groups): allow more.")
     return count
+
+
+def check_posterior_size(width: int, n_groups: int) -> None:
+    """InputError where the posterior of so wide an input for so many groups would take too long and too much memory."""
+    size = (width + 1) * (1 if n_groups == 2 else n_groups)
+    if size > MOST_PARAMETERS:
+        raise InputError(
+            f"{width} columns for {n_groups} groups make {size} weights, and a posterior has at most "
+            f"{MOST_PARAMETERS}: use narrower embeddings, fewer groups, or the proxy 'logistic'."
+        )

@@ -25,9 +25,8 @@ from apod.data.dataset import UNKNOWN, Dataset
 from apod.errors import CheckpointError
 from apod.files import digest, read_tensors, write_private, write_tensors
 from apod.method.algorithm1 import Mitigation, Question
-from apod.method.answers import Answers
-from apod.method.score_choice import BestHeads
-from apod.method.state import take_up, trained_arrays
+from apod.method.choice import BestHeads
+from apod.method.pool import Answers
 from apod.run.audited import AUDIT
 
 
@@ -99,7 +98,7 @@ class Checkpoint:
             "answers": [[list(a.rows), list(a.groups), list(a.weights)] for a in mitigation.answers],
             "record": record,
         }
-        tensors = {name: torch.as_tensor(value) for name, value in trained_arrays(mitigation).items()}
+        tensors = {name: torch.as_tensor(value) for name, value in mitigation.arrays().items()}
         write_tensors(self._state, tensors | _kept(best), facts)
 
     def load(
@@ -118,7 +117,7 @@ class Checkpoint:
             record = _checked_record(facts["record"], recorded, round_, answers)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise _damaged(f"it is no state of a run ({type(error).__name__})") from error
-        take_up(mitigation, {name: tensor.numpy() for name, tensor in tensors.items()}, round_)
+        mitigation.restore({name: tensor.numpy() for name, tensor in tensors.items()}, round_)
         best.restore({n.removeprefix("best."): tensor for n, tensor in tensors.items() if n.startswith("best.")})
         for number, told in enumerate(answers):
             mitigation.answers[number] = told
@@ -197,7 +196,7 @@ def _checked_answers(saved: Any, mitigation: Mitigation, heard: Mapping[tuple[in
 
 def _check_tensors(tensors: Mapping[str, Tensor], mitigation: Mitigation, best: BestHeads, round_: int) -> None:
     """Names, types and shapes are those of this run's heads and f_a, and the numbers are numbers."""
-    expected = {name: torch.as_tensor(value) for name, value in trained_arrays(mitigation).items()} | _kept(best)
+    expected = {name: torch.as_tensor(value) for name, value in mitigation.arrays().items()} | _kept(best)
     _require(set(tensors) == set(expected), "its arrays are not those of this run")
     for name, like in expected.items():
         found = tensors[name]

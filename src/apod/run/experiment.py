@@ -15,12 +15,11 @@ from apod.data.blocks import steps_per_round
 from apod.data.dataset import UNKNOWN, Dataset, check_group_count
 from apod.errors import InputError
 from apod.heads.bank import HeadBank
-from apod.method.algorithm1 import Mitigation, Plan
+from apod.method.algorithm1 import Answered, Mitigation, Plan, run_rounds
 from apod.method.annotators import Annotator, Interview, RecordedGroups
+from apod.method.choice import BestHeads
 from apod.method.pod import Training
 from apod.method.prepare import Prepared, prepare
-from apod.method.rounds import Answered, run_rounds
-from apod.method.score_choice import BestHeads
 from apod.method.settings import PER_STRENGTH, Settings, answers_allowed
 from apod.run import record
 from apod.run.audited import audited
@@ -260,7 +259,7 @@ def _notes(dataset: Dataset, mitigation: Mitigation, trajectory: int) -> list[st
     """What a reader of the result must know about this run."""
     notes = []
     answers = mitigation.answers[trajectory]
-    unseen = [name for code, name in enumerate(dataset.group_names) if code not in answers.seen()]
+    unseen = [name for code, name in enumerate(dataset.group_names) if code not in answers.groups_seen()]
     if unseen:
         notes.append(
             f"Nobody of {', '.join(unseen)} was found by the answers: the penalty could not act on that group."

@@ -27,12 +27,10 @@ from apod.fairness.metrics import (
 from apod.fairness.notions import Notion, count_events
 from apod.heads.bank import HeadBank
 from apod.jsonable import number
-from apod.method.algorithm1 import Mitigation
+from apod.method.algorithm1 import Answered, Mitigation
+from apod.method.choice import RoundScores
 from apod.method.prepare import Prepared
-from apod.method.rounds import Answered
-from apod.method.score_choice import RoundScores
-from apod.method.selection import View, centred_accuracies
-from apod.method.state import named_reason
+from apod.method.selection import View, centred_accuracies, named_reason
 from apod.randomness import generator
 
 CURVE_METRICS = ("accuracy", "balanced_accuracy", "gap", "delta_eo", "eop")

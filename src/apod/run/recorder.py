@@ -6,13 +6,10 @@ from typing import Any
 
 from apod.heads.bank import HeadBank
 from apod.jsonable import number
-from apod.method.algorithm1 import Mitigation
-from apod.method.expected import WITHHELD, gain, is_enough
-from apod.method.outlook import answered, as_expected, expected_gap, look_ahead
-from apod.method.posterior_choice import HeadChoice, RoundHeads
+from apod.method.algorithm1 import Answered, Mitigation
+from apod.method.choice import BestHeads, HeadChoice, RoundHeads, RoundScores
+from apod.method.outlook import WITHHELD, answered, as_expected, expected_gap, gain, is_enough, look_ahead
 from apod.method.prepare import Prepared
-from apod.method.rounds import Answered
-from apod.method.score_choice import BestHeads, RoundScores, score_heads
 from apod.method.settings import PER_STRENGTH, Settings
 from apod.run import record
 
@@ -36,12 +33,10 @@ class Recorder:
     def take(self, heard: list[Answered], seconds: float) -> list[dict[str, Any]]:
         """Record one round after its refit; gives the new answers' entries."""
         mitigation, dataset = self._mitigation, self._prepared.dataset
-        of_head = [head.trajectory for head in mitigation.plan.heads]
-        membership = mitigation.membership(mitigation.pool.validation_seen)[of_head]
-        scores = score_heads(mitigation.pool, mitigation.heads, mitigation.strengths, membership, mitigation.notion)
+        scores = mitigation.score()
         self.best.update(mitigation.heads, scores, mitigation.round - 1)
         if isinstance(self.best, RoundHeads):
-            mitigation.settle(self.best)
+            mitigation.choose_rounds(self.best)
         self._keep_scores(scores)
         entries = [self._answer(one) for one in heard]
         views = mitigation.views()

@@ -11,11 +11,11 @@ import torch
 
 from apod.data import UNKNOWN, make_example
 from apod.method.algorithm1 import Mitigation, Plan
+from apod.method.choice import BestHeads, score_heads
 from apod.method.pod import Training
 from apod.method.pool import Pool
 from apod.method.proxy import PROXIES
-from apod.method.score_choice import BestHeads, score_heads
-from apod.method.selection import SELECTORS
+from apod.method.selection import SELECTORS, first_choices
 from support.training import paper_penalty, paper_training
 
 STRENGTHS = (0.3, 1.0)
@@ -60,10 +60,10 @@ def run(pool: Pool, groups: np.ndarray, plan: Plan, training: Training, rounds: 
 
     def tell(trajectory: int, row: int) -> None:
         trace.asked.add(row)
-        loop.tell(trajectory, row, int(groups[row]))
+        loop.add_answer(trajectory, row, int(groups[row]))
 
     for number in range(len(plan.trajectories)):
-        for choice, _ in zip(loop.first_questions(), range(6), strict=False):
+        for choice, _ in zip(first_choices(loop.pool), range(6), strict=False):
             trace.questions.append((number, choice.row, choice.probability, str(dict(choice.reason))))
             tell(number, choice.row)
     for round_ in range(rounds):
@@ -140,7 +140,7 @@ def told(pool: Pool, plan: Plan, how: Training, answers: dict[int, dict[int, int
     loop = Mitigation(pool, plan, how)
     for trajectory, given in answers.items():
         for row, group in given.items():
-            loop.tell(trajectory, row, group)
+            loop.add_answer(trajectory, row, group)
     loop.refit()
     loop.refit()
     return loop
@@ -204,10 +204,10 @@ def test_empty_cells_are_reported_per_trajectory() -> None:
     positives, negatives = (np.flatnonzero(pool.labels.numpy() == y).tolist() for y in (1, 0))
     loop = Mitigation(pool, PLANS["separate"]("apod"), training())
     assert loop.empty_cells() == [[(a, y) for a in range(3) for y in (0, 1)]] * 2
-    loop.tell(0, positives[0], 2)
-    loop.tell(0, negatives[0], 0)
-    loop.tell(1, negatives[1], 1)
-    loop.tell(1, negatives[2], UNKNOWN)
+    loop.add_answer(0, positives[0], 2)
+    loop.add_answer(0, negatives[0], 0)
+    loop.add_answer(1, negatives[1], 1)
+    loop.add_answer(1, negatives[2], UNKNOWN)
     assert loop.empty_cells()[0] == [(0, 1), (1, 0), (1, 1), (2, 0)]
     assert loop.empty_cells()[1] == [(0, 0), (0, 1), (1, 1), (2, 0), (2, 1)]
 
@@ -216,7 +216,7 @@ def test_empty_cells_are_reported_per_trajectory() -> None:
 def test_first_questions_hold_everybody_once_in_both_labels_alternately(selector: str) -> None:
     pool, _ = example()
     loop = Mitigation(pool, PLANS["shared"](selector), training())
-    order = [choice.row for choice in loop.first_questions()]
-    assert order == [choice.row for choice in loop.first_questions()]
+    order = [choice.row for choice in first_choices(loop.pool)]
+    assert order == [choice.row for choice in first_choices(loop.pool)]
     assert sorted(order) == list(range(180))
     assert pool.labels[order[:8]].tolist() == [1, 0] * 4

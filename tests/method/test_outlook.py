@@ -15,12 +15,9 @@ from apod.campaign.settings import CampaignSettings
 from apod.campaign.state import State
 from apod.data import UNKNOWN
 from apod.method.algorithm1 import Mitigation, Plan
-from apod.method.answers import Answers
-from apod.method.expected import Expected, is_enough
-from apod.method.laplace import weight_draws
-from apod.method.outlook import FURTHER, as_expected, expected_gap, look_ahead
-from apod.method.pool import Pool
-from apod.method.proxy import LaplaceProxy
+from apod.method.outlook import FURTHER, ExpectedGap, as_expected, expected_gap, is_enough, look_ahead
+from apod.method.pool import Answers, Pool
+from apod.method.proxy import LaplaceProxy, weight_draws
 from support.training import paper_penalty, paper_training
 
 WIDTH = 4
@@ -99,7 +96,7 @@ def mitigation() -> Mitigation:
     )
     found = Mitigation(pool, Plan.shared([0.5, 2.0], "random", 0.5), training)
     for row in range(16):
-        found.tell(0, row, int(groups[row]))
+        found.add_answer(0, row, int(groups[row]))
     found.refit()
     return found
 
@@ -180,17 +177,17 @@ def test_three_groups_look_ahead() -> None:
 
 
 def test_json_and_back() -> None:
-    assert Expected(4, math.nan, math.nan, math.nan, 0.0).to_dict() == {
+    assert ExpectedGap(4, math.nan, math.nan, math.nan, 0.0).to_dict() == {
         "answers": 4, "gap": None, "interval": [None, None], "strength": 0.0,
     }  # fmt: skip
-    told = Expected(9, 0.2, 0.1, 0.3, 0.5)
-    assert Expected.from_dict(told.to_dict()) == told
-    assert math.isnan(Expected.from_dict({"answers": 4, "gap": None, "interval": [None, None], "strength": 0}).gap)
+    told = ExpectedGap(9, 0.2, 0.1, 0.3, 0.5)
+    assert ExpectedGap.from_dict(told.to_dict()) == told
+    assert math.isnan(ExpectedGap.from_dict({"answers": 4, "gap": None, "interval": [None, None], "strength": 0}).gap)
 
 
-def ahead(*gaps: float, strength: float = 1.0) -> list[Expected]:
+def ahead(*gaps: float, strength: float = 1.0) -> list[ExpectedGap]:
     answers = (20, 30, 50)[: len(gaps)]
-    return [Expected(n, gap, 0.0, 2 * gap, strength) for n, gap in zip(answers, gaps, strict=True)]
+    return [ExpectedGap(n, gap, 0.0, 2 * gap, strength) for n, gap in zip(answers, gaps, strict=True)]
 
 
 @pytest.mark.parametrize(
@@ -208,7 +205,7 @@ def ahead(*gaps: float, strength: float = 1.0) -> list[Expected]:
         ([], 10, None),
     ],
 )
-def test_the_gain_of_so_many_more_people(outlook: list[Expected], more: float, expected: float | None) -> None:
+def test_the_gain_of_so_many_more_people(outlook: list[ExpectedGap], more: float, expected: float | None) -> None:
     assert gain_of(outlook, more) == (None if expected is None else pytest.approx(expected))
 
 

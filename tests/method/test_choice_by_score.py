@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 import reference
 from apod.heads.bank import HeadBank
+from apod.method.choice import GATE, BestHeads, RoundScores, choose_head, score_heads
 from apod.method.pool import Pool
-from apod.method.posterior_choice import SURE, choose_head
-from apod.method.score_choice import BestHeads, RoundScores, score_heads
 
 SIZES = (3, 4, 2)
 
@@ -184,7 +183,7 @@ def test_where_it_is_not_clear_who_is_favoured_the_head_stays_as_it_was_and_says
     known = np.eye(2)[groups]
     anybody = [np.eye(2)[rng.permutation(groups)] for _ in range(6)]  # most draws see no gap to narrow
     choice = choose_head(pool, bank, torch.tensor([0.0, 1.0]), torch.from_numpy(np.stack([known, *anybody])[:, None]))
-    assert choice.better[1] < SURE
+    assert choice.better[1] < GATE.sure
     assert choice.head == 0
     assert "is at a disadvantage" in choice.reason
 
@@ -197,7 +196,7 @@ def test_thin_evidence_for_a_smaller_gap_leaves_the_head_as_it_was_and_says_so()
     swapped[50:90], swapped[200:240] = 1, 0
     draws = np.stack([np.eye(2)[groups]] * 5 + [np.eye(2)[swapped]] * 5)[:, None]
     choice = choose_head(pool, bank, torch.tensor([0.0, 1.0]), torch.from_numpy(draws))
-    assert 0 < choice.better[1] < SURE
+    assert 0 < choice.better[1] < GATE.sure
     assert choice.head == 0
     assert "too little evidence" in choice.reason
 

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from apod.method.answers import Answers
-from apod.method.laplace import INTERCEPT_PRECISION, free_groups, precision_matrix, weight_draws
-from apod.method.proxy import LaplaceProxy
+from apod.method.pool import Answers
+from apod.method.proxy import INTERCEPT_PRECISION, LaplaceProxy, free_groups, precision_matrix, weight_draws
 
 
 def negative_log_posterior(

@@ -13,11 +13,11 @@ from sklearn.preprocessing import StandardScaler
 
 from apod.data import TableEncoder, blocks, make_example
 from apod.errors import InputError
-from apod.method import pool as pools
 from apod.method.algorithm1 import Mitigation, Plan
 from apod.method.pod import draw_round, pretrain_head
-from apod.method.pool import Pool, inputs_for
+from apod.method.pool import Pool
 from apod.method.prepare import prepare
+from apod.method.proxy import inputs_for
 from apod.method.settings import PRESETS
 from support.training import paper_penalty, paper_training
 
@@ -44,7 +44,7 @@ def answered(pool: Pool, groups: np.ndarray, selector: str = "typical") -> Mitig
     training = paper_training(penalty=paper_penalty(over="pool"), hidden=(4,), epochs=1, proxy="laplace")
     mitigation = Mitigation(pool, Plan.shared([0.5], selector, 0.5), training)
     for row in range(12):
-        mitigation.tell(0, row, int(groups[row]))
+        mitigation.add_answer(0, row, int(groups[row]))
     mitigation.refit()
     return mitigation
 
@@ -156,15 +156,14 @@ def test_a_prepared_table_hands_its_encoded_columns_over_in_all_parts() -> None:
     assert given.pool.inputs is None
 
 
-def test_a_table_too_wide_for_a_posterior_or_too_large_leaves_the_embeddings(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_too_wide_for_a_posterior_or_too_large_leaves_the_embeddings() -> None:
     encoded = np.ones((2, 1023), dtype=np.float32)
     assert inputs_for("inputs", encoded, 2) is encoded
     assert inputs_for("embeddings", encoded, 2) is None
     assert inputs_for("inputs", np.ones((2, 1024), dtype=np.float32), 2) is None
     assert inputs_for("inputs", encoded, 3) is None
     assert inputs_for("inputs", encoded[:, :340], 3) is not None  # 341 weights for each of three groups
-    monkeypatch.setattr(pools, "MOST_CELLS", 2 * 1023 - 1)
-    assert inputs_for("inputs", encoded, 2) is None
+    assert inputs_for("inputs", encoded, 2, most_cells=2 * 1023 - 1) is None
 
 
 def test_few_people_pretrain_the_head_for_more_epochs_and_many_for_those_asked(

@@ -17,6 +17,7 @@ from apod.heads.schedule import Schedule
 from apod.method.algorithm1 import Mitigation, Plan
 from apod.method.pod import Training, pretrain_head
 from apod.method.pool import Pool
+from apod.method.selection import first_choices
 from apod.randomness import generator
 from support.training import paper_penalty, paper_training
 
@@ -109,8 +110,8 @@ def by_the_package(
     chosen = Plan.shared(STRENGTHS, "apod", 0.5) if plan == "shared" else Plan.separate(STRENGTHS, "apod")
     loop = Mitigation(pool, chosen, settings(proxy, hidden))
     for number in range(len(chosen.trajectories)):
-        for choice, _ in zip(loop.first_questions(), range(6), strict=False):
-            loop.tell(number, choice.row, int(oracle[choice.row]))
+        for choice, _ in zip(first_choices(loop.pool), range(6), strict=False):
+            loop.add_answer(number, choice.row, int(oracle[choice.row]))
     asked, cells = [], []
     for _ in range(ROUNDS):
         loop.refit()
@@ -118,7 +119,7 @@ def by_the_package(
         asked.append([question.row for question in questions])
         cells.append([[question.choice.reason["group"], question.choice.reason["label"]] for question in questions])
         for question in questions:
-            loop.tell(question.trajectory, question.row, int(oracle[question.row]))
+            loop.add_answer(question.trajectory, question.row, int(oracle[question.row]))
     return asked, cells, loop.heads.parameters
 
 
@@ -195,7 +196,7 @@ def test_a_penalty_over_the_pool_is_weighted_by_the_proxy_and_by_the_answers_whe
     rows = [first_answers(pool, 9), first_answers(pool, 12)[3:]]
     for number in (0, 1):
         for row in rows[number]:
-            loop.tell(number, row, int(oracle[row]))
+            loop.add_answer(number, row, int(oracle[row]))
     start = loop.heads.parameters.clone()
     loop.refit()
     for head, trajectory in ((1, 0), (2, 1)):

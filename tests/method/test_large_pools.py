@@ -9,10 +9,10 @@ import torch
 from apod.data import blocks
 from apod.heads.schedule import Schedule
 from apod.method.algorithm1 import Mitigation, Plan
-from apod.method.answers import Answers
 from apod.method.pod import draw_round
-from apod.method.pool import Pool
+from apod.method.pool import Answers, Pool
 from apod.method.proxy import LogisticProxy
+from apod.method.selection import first_choices
 from support.training import paper_penalty, paper_training
 
 ROWS, WIDTH = 30_000, 6
@@ -82,13 +82,13 @@ def test_a_mapped_pool_asks_and_learns_as_one_in_memory(small_limits, mapped, ma
     asked, heads = [], []
     for embeddings in (mapped, matrix):
         mitigation = Mitigation(pool_of(embeddings), plan, training)
-        for number, choice in zip(range(6), mitigation.first_questions(), strict=False):
-            mitigation.tell(0, choice.row, number % 2)
+        for number, choice in zip(range(6), first_choices(mitigation.pool), strict=False):
+            mitigation.add_answer(0, choice.row, number % 2)
         questions = []
         for _ in range(3):
             mitigation.refit()
             questions += mitigation.ask()
-            mitigation.tell(0, questions[-1].row, questions[-1].row % 2)
+            mitigation.add_answer(0, questions[-1].row, questions[-1].row % 2)
         asked.append([(question.row, question.choice.reason) for question in questions])
         heads.append(mitigation.heads.parameters)
     assert asked[0] == asked[1]
@@ -99,7 +99,7 @@ def test_scores_of_a_sweep_are_those_of_one_look(small_limits, monkeypatch, mapp
     training = paper_training(hidden=(8,), batch_size=32)
     mitigation = Mitigation(pool_of(mapped), Plan.shared((0.5,), "apod", 0.5), training)
     for row in range(6):
-        mitigation.tell(0, row, row % 2)
+        mitigation.add_answer(0, row, row % 2)
     mitigation.refit()
     (swept,) = mitigation.views()
     monkeypatch.setattr(blocks, "LARGE", 10**9)

@@ -60,7 +60,7 @@ def test_whom_to_ask_equals_the_vectors(vector: dict[str, Any]) -> None:
         assert accuracies[group, label] == pytest.approx(value, abs=1e-12)
     assert worst_first(accuracies)[0] == tuple(expect["subgroup"])
     coverage = Coverage(np.array(ais["embedding"]), np.flatnonzero(answered).tolist())
-    view = View(labels, ~answered, predicted.astype(float), np.eye(2)[proxy], coverage)
+    view = View(labels, ~answered, lambda: (predicted.astype(float), np.eye(2)[proxy]), coverage)
     [choice] = SELECTORS["apod"](view, 1, np.random.default_rng(0))
     assert choice.row == expect["row"]
     assert (choice.reason["group"], choice.reason["label"]) == tuple(expect["subgroup"])

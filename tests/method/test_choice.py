@@ -12,10 +12,16 @@ from apod.fairness.counts import soft_group_counts
 from apod.fairness.metrics import METRICS
 from apod.fairness.notions import NOTIONS
 from apod.heads.bank import HeadBank
-from apod.method import posterior_choice
+from apod.method.choice import (
+    Gate,
+    RoundHeads,
+    RoundScores,
+    choose_head,
+    choose_rounds,
+    clear_direction,
+    posterior_gaps,
+)
 from apod.method.pool import Pool
-from apod.method.posterior_choice import RoundHeads, best_rounds, choose_head, clear_direction, posterior_gaps
-from apod.method.score_choice import RoundScores
 
 SIZES, ROUNDS, HEADS, VALIDATION, DRAWS = (3, 2), 5, 4, 400, 16
 STRENGTHS = torch.tensor([0.0, 0.1, 0.5, 2.0])
@@ -80,10 +86,10 @@ def test_a_gap_without_anybody_of_a_group_is_undefined() -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_every_strength_settles_at_the_allowed_round_with_the_smallest_expected_gap(seed: int) -> None:
+def test_every_strength_is_kept_at_the_allowed_round_with_the_smallest_expected_gap(seed: int) -> None:
     pool, banks, draws = simple(seed)
     heads = kept(banks)
-    best_rounds(pool, heads, SIZES, STRENGTHS, draws)
+    choose_rounds(pool, heads, SIZES, STRENGTHS, draws)
     labels = pool.validation_labels.numpy()
 
     def judged(bank: HeadBank, head: int) -> tuple[np.ndarray, float, float]:
@@ -109,11 +115,11 @@ def test_first_the_round_then_the_strength_is_the_best_of_all() -> None:
     for seed in range(8):
         pool, banks, draws = simple(seed)
         heads = kept(banks)
-        best_rounds(pool, heads, SIZES, STRENGTHS, draws)
-        settled = heads.bank(SIZES)
-        choice = choose_head(pool, settled, STRENGTHS, draws)
+        choose_rounds(pool, heads, SIZES, STRENGTHS, draws)
+        kept_heads = heads.bank(SIZES)
+        choice = choose_head(pool, kept_heads, STRENGTHS, draws)
         for bank in banks:  # no round on its own has a better head to offer
-            last = HeadBank(torch.cat([settled.parameters[:1], bank.parameters[1:]]), SIZES)
+            last = HeadBank(torch.cat([kept_heads.parameters[:1], bank.parameters[1:]]), SIZES)
             other = choose_head(pool, last, STRENGTHS, draws)
             assert other.head == 0 or other.gap[other.head] >= choice.gap[choice.head]
         chosen += choice.head > 0
@@ -141,23 +147,21 @@ def test_a_direction_is_as_clear_as_the_draws_agree_on_it(n_groups: int) -> None
     assert 0.5 <= found[0] < 1
 
 
-def test_an_unclear_direction_leaves_the_plain_head(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unclear_direction_leaves_the_plain_head() -> None:
     chosen = []
     for clear in (0.0, 1.01):
-        monkeypatch.setattr(posterior_choice, "CLEAR", clear)
         for seed in range(8):
             pool, banks, draws = simple(seed)
-            chosen.append(choose_head(pool, banks[0], STRENGTHS, draws))
+            chosen.append(choose_head(pool, banks[0], STRENGTHS, draws, gate=Gate(clear=clear)))
     assert any(choice.head for choice in chosen[:8])
     for choice in chosen[8:]:
         assert choice.head == 0
         assert "clearly enough which group" in choice.reason
 
 
-def test_of_very_many_rounds_evenly_spaced_ones_stay_and_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(posterior_choice, "MOST_ROUNDS", 8)
+def test_of_very_many_rounds_evenly_spaced_ones_stay_and_the_last() -> None:
     _, banks, _ = simple(0)
-    heads = RoundHeads(banks[0])
+    heads = RoundHeads(banks[0], most_rounds=8)
     for round_ in range(101):
         heads.update(banks[round_ % ROUNDS], UNSCORED, round_)
         rounds = heads.state()["rounds"].tolist()
@@ -169,30 +173,28 @@ def test_of_very_many_rounds_evenly_spaced_ones_stay_and_the_last(monkeypatch: p
         assert torch.equal(parameters, banks[round_ % ROUNDS].parameters)
 
 
-def test_taken_up_from_its_state_it_goes_on_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(posterior_choice, "MOST_ROUNDS", 4)
+def test_restored_from_its_state_it_continues_alike() -> None:
     pool, banks, draws = simple(3)
-    whole = RoundHeads(banks[0])
+    whole = RoundHeads(banks[0], most_rounds=4)
     for round_ in range(20):  # by then every second or fourth round is kept
-        again = RoundHeads(banks[0])
+        again = RoundHeads(banks[0], most_rounds=4)
         again.restore({name: tensor.clone() for name, tensor in whole.state().items()})
         for heads in (whole, again):
             heads.update(banks[round_ % ROUNDS], UNSCORED, round_)
-            best_rounds(pool, heads, SIZES, STRENGTHS, draws)
+            choose_rounds(pool, heads, SIZES, STRENGTHS, draws)
         assert again.round.tolist() == whole.round.tolist()
         for name, tensor in whole.state().items():
             assert torch.equal(again.state()[name], tensor)
 
 
-def test_the_round_a_head_is_settled_at_is_never_thinned_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(posterior_choice, "MOST_ROUNDS", 4)
+def test_the_round_a_head_is_chosen_from_is_never_thinned_away() -> None:
     _, banks, _ = simple(0)
-    heads = RoundHeads(banks[0])
+    heads = RoundHeads(banks[0], most_rounds=4)
     for round_ in range(30):
         heads.update(banks[round_ % ROUNDS], UNSCORED, round_)
         if round_ >= 3:
             rounds = heads.state()["rounds"].tolist()
-            heads.settle(np.array([len(rounds) - 1, rounds.index(3), 0, 0]))
+            heads.choose_rounds(np.array([len(rounds) - 1, rounds.index(3), 0, 0]))
     assert heads.round.tolist() == [29, 3, 0, 0]
 
 
@@ -219,7 +221,7 @@ def test_where_a_label_has_nobody_no_gap_is_known_and_the_plain_head_stays() -> 
     pool, banks, draws = simple(6)
     ones = replace(pool, validation_labels=torch.ones_like(pool.validation_labels))
     heads = kept(banks)
-    best_rounds(ones, heads, SIZES, STRENGTHS, draws)
+    choose_rounds(ones, heads, SIZES, STRENGTHS, draws)
     assert heads.round.tolist() == [ROUNDS - 1] * HEADS
     choice = choose_head(ones, heads.bank(SIZES), STRENGTHS, draws)
     assert choice.head == 0
