@@ -13,7 +13,7 @@ from apod.cli import build_app
 from apod.maxmin.typical import SHARE
 from apod.method.choice import GATE, MOST_ROUNDS
 from apod.method.pod import DRAWN_ROWS
-from apod.method.pool import MOST_WEIGHTS
+from apod.method.proxy import MOST_WEIGHTS
 from apod.method.settings import PRESETS
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -9,9 +9,20 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.linear_model import LogisticRegression
 
-from apod.audit.shares import CellAnswers, Cells, classical_difference, difference, estimate_shares
+from apod.audit.shares import (
+    CellAnswers,
+    Cells,
+    classical_difference,
+    components,
+    cross_fitted,
+    difference,
+    estimate_shares,
+    fit_logistic,
+)
 from apod.fairness.metrics import RATES
+from support.audits import population
 
 ONE = (np.array([1]), np.array([1]))
 
@@ -161,3 +172,28 @@ def test_a_batch_of_audits_gives_what_each_gives_alone() -> None:
         alone = estimate_shares(CellAnswers(cells[b], answers[b], proxies[b], chance[b]), sizes, labels, means[b])
         assert np.allclose(alone.share, together.share[b])
         assert np.allclose(alone.effective, together.effective[b])
+
+
+def test_the_logistic_fit_is_scikit_learn_s() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(120, 4))
+    y = (rng.random(120) < 1 / (1 + np.exp(-x[:, 0]))).astype(float)
+    mine = fit_logistic(x[None], y[None], np.ones((1, 120)), ridge=30.0)[0]
+    # scikit-learn leaves the intercept unpenalised; here half an answer's worth holds it
+    theirs = LogisticRegression(C=1 / 30, tol=1e-8, max_iter=1000).fit(x, y)
+    assert np.allclose(mine[:-1], theirs.coef_[0], atol=2e-3)
+    assert mine[-1] == pytest.approx(theirs.intercept_[0], abs=0.02)
+
+
+def test_nobody_s_proxy_depends_on_their_own_answer() -> None:
+    people = population(500)
+    rows = np.arange(60)
+    targets = np.eye(2)[people["groups"][rows]]
+    inputs = components(people["x"])
+    base = cross_fitted(inputs, rows, targets, np.random.default_rng(0))
+    for one in (0, 17, 59):
+        turned = targets.copy()
+        turned[one] = turned[one][::-1]
+        changed = cross_fitted(inputs, rows, turned, np.random.default_rng(0))
+        assert np.array_equal(changed[one], base[one])
+        assert not np.allclose(changed[100:], base[100:])
