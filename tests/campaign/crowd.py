@@ -1,4 +1,8 @@
-"""Several processes with several annotators each, on one database. Started by test_processes.py."""
+"""Several processes with several annotators each, on one database. Started by test_processes.py.
+
+Everybody works as the page does, with two questions at hand, and at times changes their mind. What each was told is
+written down as one line: the answers that stand, by question.
+"""
 
 from __future__ import annotations
 
@@ -6,26 +10,53 @@ import json
 import os
 import sys
 import threading
+import time
+from typing import Any
 
 import standin
 
 from apod.campaign import Campaign, Store
+from apod.randomness import generator
 
 
-def annotate(job: dict[str, object], name: str, campaign: Campaign, out: int) -> None:
+def annotate(job: dict[str, Any], name: str, campaign: Campaign, out: int) -> None:
+    kept: dict[str, Any] = {}
     try:
-        while True:
-            turn = campaign.turn(name)
-            if turn.question is not None:
-                campaign.tell(turn.question, standin.group_of(turn.question.row))
-                os.write(out, f"{turn.question.row}\n".encode())
-            elif turn.why != "wait":
-                return
+        work(job, name, campaign, kept)
+        line = {"who": name, "answers": list(kept.values())}
     except BaseException as error:  # noqa: BLE001 whatever it is, the test wants to see it
-        os.write(out, f"error {type(error).__name__}: {error}\n".encode())
+        line = {"who": name, "error": f"{type(error).__name__}: {error}"}
+    os.write(out, (json.dumps(line) + "\n").encode())
 
 
-def work(job: dict[str, object], process: int) -> None:
+def work(job: dict[str, Any], name: str, campaign: Campaign, kept: dict[str, Any]) -> None:
+    rng = generator(0, "crowd", name)
+    while True:
+        hand = campaign.hand(name, 2)
+        rows = [question.row for question in hand.questions]
+        assert len(set(rows)) == len(rows), "held twice"
+        assert not set(rows) & {row for row, *_ in kept.values()}, "asked again"
+        if hand.why in ("done", "exhausted"):
+            return
+        if not hand.questions:
+            time.sleep(0.01)
+            continue
+        question = hand.questions[0]
+        if rng.random() < job["skips"]:
+            campaign.skip(question)
+            continue
+        group = standin.group_of(question.row)
+        receipt = campaign.tell(question, group)
+        kept[question.id] = [question.row, name, group, receipt.counted]
+        if rng.random() < job["corrects"]:
+            campaign.correct(question, standin.GROUPS[0])
+            kept[question.id][2] = standin.GROUPS[0]
+        if rng.random() < job["undoes"]:
+            campaign.undo(name)
+            del kept[question.id]
+
+
+def serve(job: dict[str, Any], process: int) -> None:
     out = os.open(str(job["out"]), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     campaign = Campaign(Store(str(job["url"])), "trial", files=str(job["files"]), engine=standin.build, refit="thread")
     people = [
@@ -45,7 +76,7 @@ def main() -> None:
     for process in range(job["processes"]):
         child = os.fork()
         if child == 0:
-            work(job, process)
+            serve(job, process)
             os._exit(0)
         children.append(child)
     for child in children:

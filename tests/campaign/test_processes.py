@@ -5,36 +5,66 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
-from apod.testing.contract import Workshop
+import pytest
 
-BUDGET = 200
+from apod.campaign.transfer import records
+from apod.testing.contract import GROUPS, Workshop
+
+GOLD = {row: GROUPS[row % 2] for row in range(0, 500, 25)}
+
+
+def crowd(workshop: Workshop, out: Path, **habits: float) -> list[dict[str, Any]]:
+    """What fifty people were told, each of them a line."""
+    job = {"url": workshop.place.url, "files": str(workshop.place.files), "out": str(out), "processes": 5, "people": 10}
+    job |= {"skips": 0.0, "corrects": 0.0, "undoes": 0.0, **habits}
+    script = Path(__file__).with_name("crowd.py")
+    done = subprocess.run(
+        [sys.executable, str(script), json.dumps(job)], capture_output=True, text=True, check=False, timeout=600
+    )
+    assert done.returncode == 0, done.stderr
+    found = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [person["error"] for person in found if "error" in person] == []
+    assert len(found) == 50
+    return found
 
 
 def test_fifty_annotators_in_five_processes_get_no_row_twice_and_no_locked_database(
     workshop: Workshop, tmp_path: Path
 ) -> None:
-    workshop.create(rows=500, budget=BUDGET, lookahead=40).close()
-    job = {
-        "url": workshop.place.url,
-        "files": str(workshop.place.files),
-        "out": str(tmp_path / "out"),
-        "processes": 5,
-        "people": 10,
-    }
-    script = Path(__file__).with_name("crowd.py")
-    done = subprocess.run(
-        [sys.executable, str(script), json.dumps(job)], capture_output=True, text=True, check=False, timeout=300
-    )
-    assert done.returncode == 0, done.stderr
-    lines = (tmp_path / "out").read_text().splitlines()
-    assert [line for line in lines if line.startswith("error")] == []
-    assert len(lines) == len(set(lines)) == BUDGET
+    workshop.create(rows=500, budget=200, lookahead=40).close()
+    people = crowd(workshop, tmp_path / "out")
+    rows = [row for person in people for row, *_ in person["answers"]]
+    assert len(rows) == len(set(rows)) == 200
     campaign = workshop.open()
     status = campaign.status()
-    assert (status.answered, status.pending, status.uncounted) == (BUDGET, 0, 0)
+    assert (status.answered, status.pending, status.uncounted) == (200, 0, 0)
     asked = [entry["row"] for entry in campaign.log() if entry["what"] == "asked"]
-    assert len(asked) == len(set(asked)) == BUDGET
+    assert len(asked) == len(set(asked)) == 200
     assert campaign.verify_log().ok
     assert status.annotators > 10
+
+
+@pytest.mark.parametrize("budget", [300, pytest.param(800, marks=pytest.mark.slow)])
+def test_fifty_annotators_with_overlap_and_gold_lose_nothing_and_meet_nobody_twice(
+    workshop: Workshop, tmp_path: Path, budget: int
+) -> None:
+    workshop.create(rows=500, budget=budget, overlap=2, gold=GOLD, gold_every=5, lookahead=100).close()
+    people = crowd(workshop, tmp_path / "out", skips=0.05, corrects=0.05, undoes=0.05)
+    for person in people:
+        rows = [row for row, *_ in person["answers"]]
+        assert len(rows) == len(set(rows)), "answered twice"
+    told = Counter(tuple(answer) for person in people for answer in person["answers"])
+    campaign = workshop.open()
+    kept = [(found.row, found.annotator, found.group, found.counted) for found in records(campaign)]
+    assert Counter(kept) == told
+    assert max(told.values()) == 1
+    paid = Counter(found.row for found in records(campaign) if found.purpose != "gold")
+    assert (sum(paid.values()), max(paid.values())) == (budget, 2)
+    status = campaign.status()
+    assert (status.answered, status.pending, status.late, status.uncounted) == (budget, 0, 0, 0)
+    assert status.gold_answered == len(kept) - budget > 20
+    assert campaign.verify_log().ok
