@@ -156,6 +156,7 @@ BAD = {
     "strength zero": (["run", "example", "--strengths", "0,1"], "positive"),
     "strengths text": (["run", "example", "--strengths", "a,b"], "numbers"),
     "split": (["run", "example", "--split", "0.5,0.5"], "three positive shares"),
+    "split of nan": (["run", "example", "--split", "nan,0.5,0.5"], "three positive shares"),
     "nothing to resume": (["run", "example", "--resume", "--out", "empty"], "no run to resume"),
     "unknown reference": (["run", "example", "--reference", "trangle"], "did you mean 'triangle'"),
 }

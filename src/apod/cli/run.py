@@ -161,6 +161,6 @@ def _split(text: str | None) -> tuple[float, float, float] | None:
     shares = numbers("--split", text)
     if shares is None:
         return None
-    if len(shares) != 3 or min(shares) <= 0 or abs(sum(shares) - 1) > 1e-9:
+    if len(shares) != 3 or not all(share > 0 for share in shares) or not abs(sum(shares) - 1) <= 1e-9:
         raise InputError(f"--split takes three positive shares that add up to 1, got {text!r}.")
     return shares[0], shares[1], shares[2]

@@ -14,6 +14,7 @@ import warnings
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from tokenize import TokenError
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -47,7 +48,7 @@ def open_array(path: str | os.PathLike[str], what: str) -> npt.NDArray[Any]:
         raise InputError(f"There is no file {path}: pass the {what} as a .npy file.") from None
     except IsADirectoryError:
         raise InputError(f"{path} is a folder: pass the {what} as one .npy file.") from None
-    except (ValueError, EOFError):
+    except (ValueError, EOFError, SyntaxError, TypeError, ArithmeticError, MemoryError, RecursionError, TokenError):
         raise InputError(f"{path} is not a .npy file: write the {what} with numpy.save.") from None
     if dtype.hasobject:
         raise InputError(f"{path} holds Python objects: write the {what} as numbers or fixed-length text.")
@@ -71,8 +72,12 @@ def require_matrix(matrix: Stored) -> None:
 def _header(file: Any) -> tuple[tuple[int, ...], np.dtype[Any], int]:
     """Shape and type a file claims, and where its numbers start."""
     version = np.lib.format.read_magic(file)
+    if version not in ((1, 0), (2, 0), (3, 0)):
+        raise ValueError("another version of the format")
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, _, dtype = read(file)
+    if not all(type(size) is int and 0 <= size < 1 << 48 for size in shape):
+        raise ValueError("no shape of an array")
     return shape, dtype, file.tell()
 
 

@@ -98,10 +98,29 @@ def _read_folder(folder: Path) -> pd.DataFrame:
 
 def _read_parquet(path: Path) -> pd.DataFrame:
     refuse_repeated(list(parquet.read_schema(path).names))
-    frame: pd.DataFrame = parquet.read_table(path).to_pandas(
-        ignore_metadata=True
-    )  # a stored pandas index is a column like any other
+    table = parquet.read_table(path)
+    frame: pd.DataFrame = table.to_pandas(ignore_metadata=True)  # a stored pandas index is a column like any other
+    for place, field in enumerate(table.schema):
+        if pa.types.is_nested(field.type) or _is_bytes(field.type):
+            cells = [None if cell is None else Unreadable(str(field.type)) for cell in frame.iloc[:, place]]
+            frame[field.name] = pd.Series(cells, index=frame.index, dtype=object)
     return frame
+
+
+class Unreadable:
+    """A cell of a Parquet file that is neither a number nor text; whoever needs the column refuses it by name."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+
+    def __repr__(self) -> str:
+        return f"<{self._kind}>"
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    inner = kind.value_type if pa.types.is_dictionary(kind) else kind
+    plain = pa.types.is_binary(inner) or pa.types.is_large_binary(inner)
+    return bool(plain or pa.types.is_fixed_size_binary(inner))
 
 
 def _read_text(path: Path) -> pd.DataFrame:
