@@ -122,7 +122,10 @@ def test_ctrl_c_keeps_what_was_answered_and_the_run_resumes(people_csv: Path, tm
 
 @pytest.mark.parametrize(
     ("strength", "said"),
-    [(0.0, "plain: accuracy 0.800 gap 0.100 it would stay"), (0.5, "strength 0.5: accuracy 0.790")],
+    [
+        (0.0, "base model: accuracy 80.0%, gap 10.0 points; it would be kept"),
+        (0.5, "strength 0.5 would be chosen: accuracy 79.0%, gap 5.0 points"),
+    ],
 )
 def test_a_round_tells_of_the_head_that_would_be_chosen(
     strength: float, said: str, capsys: pytest.CaptureFixture[str]

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from apod.errors import InputError
 from apod.report import Pictures, render_report
-from apod.report.tables import command
+from apod.report.settings import command
 from apod.report.verdict import Change, judge
 from report_results import make_pictures, make_result, metrics
 

@@ -252,7 +252,7 @@ def test_the_dictionary_is_strict_json_with_none_for_undefined():
     assert json.loads(json.dumps(got, allow_nan=False)) == got
     assert got["eop"] is None
     assert got["excluded"] == 1
-    assert got["groups"]["b"] == {"tpr": None, "fpr": 0.5, "selection_rate": 0.5, "n": 2}
+    assert got["groups"]["b"] == {"tpr": None, "fpr": 0.5, "selection_rate": 0.5, "n": 2, "n_positive": 0}
     assert set(got) == {*METRICS, "groups", "excluded"} - set(RATES)
 
 

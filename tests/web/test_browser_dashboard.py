@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from browsing import PATIENCE, PHONE, QUICK, Site, Visit, answer, chromium, new_campaign, serving, table, visit
 
+from apod.report.campaign import render_campaign
 from apod.report.campaign_facts import campaign_facts
 
 pytestmark = pytest.mark.xdist_group("browser-dashboard")
@@ -214,6 +215,25 @@ def test_on_a_phone_the_dashboard_does_not_scroll_sideways(browser: Any, site: S
         for width in (390, 320):
             owner.page.set_viewport_size({"width": width, "height": 640})
             owner.page.wait_for_function("(wide) => document.documentElement.scrollWidth <= wide", arg=width)
+        owner.says("Scroll sideways", "#asked-section")
+        for box in owner.page.locator(".scroll").all():  # who scrolls says so, and nobody else
+            wide = box.evaluate("(node) => node.scrollWidth > node.clientWidth + 1")
+            assert (box.locator(".sideways").count() == 1) == wide
+
+
+def test_on_a_phone_a_report_s_tables_that_scroll_say_so(browser: Any, site: Site, tmp_path: Path) -> None:
+    page_file = tmp_path / "report.html"
+    page_file.write_text(render_campaign(campaign_facts(site.campaign)))
+    context = browser.new_context(**PHONE)
+    page = context.new_page()
+    page.goto(page_file.as_uri())
+    hints = page.locator(".scroll").evaluate_all(
+        """(boxes) => boxes.map((box) => [box.scrollWidth > box.clientWidth + 1,
+                                          getComputedStyle(box, "::before").content.includes("Scroll sideways")])"""
+    )
+    assert any(wide for wide, _ in hints)
+    assert all(wide == said for wide, said in hints)
+    context.close()
 
 
 def test_hostile_names_stay_text_in_the_pictures(browser: Any, tmp_path: Path) -> None:

@@ -91,13 +91,18 @@ def gaps_of(audit: Audit, materials: Materials, collected: Collected) -> dict[st
         for name, view in found["predictions"].items()
     }
     change = None if found["change"] is None else found["change"]["gap"]
-    told = {name: {"negative": 0, "positive": 0} for name in materials.settings.groups}
+    told = told_by_group(materials, collected)
+    return {"answers": audit.drawn, **views, "change": change, "told": told, "notes": found["notes"]}
+
+
+def told_by_group(materials: Materials, collected: Collected) -> dict[str, dict[str, int]]:
+    """How many audit answers there are of every group and label: what its rates rest on."""
+    names = materials.settings.groups
+    told = {name: {"negative": 0, "positive": 0} for name in names}
     for answer in collected.weigh("audit"):
         if answer.weight > 0.5:  # where annotators disagree, the group that most of them say
-            told[materials.settings.groups[answer.group]][
-                "positive" if materials.label(answer.row) else "negative"
-            ] += 1
-    return {"answers": audit.drawn, **views, "change": change, "told": told, "notes": found["notes"]}
+            told[names[answer.group]]["positive" if materials.label(answer.row) else "negative"] += 1
+    return told
 
 
 def _says(gap: Mapping[str, float | None], most: float) -> bool:

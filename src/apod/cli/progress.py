@@ -17,7 +17,9 @@ from rich.table import Table
 from apod.cli.progress_lines import ProgressLines
 from apod.fairness.metrics import RATE_WORDS
 from apod.fairness.notions import find_notion
+from apod.report.numbers import percent, points, signed_points
 from apod.report.outlook import expected_so_far, outlook_sentence
+from apod.report.verdict import judge
 from apod.run import Listener
 
 
@@ -82,8 +84,7 @@ class TerminalListener(Listener):
         if not self._show_live:
             self._console.print(
                 f"round {entry['round']:>3}  answers {entry['answered']:>3}/{budget}  asked about {asked:<28}"
-                f"  plain: accuracy {_show(entry['curve'][0]['accuracy'])} gap {_show(entry['curve'][0]['gap'])}"
-                f"  {_leading(entry)}{_ahead(entry)}",
+                f"  test part, base model: {_point(entry['curve'][0])}; {_leading(entry)}{_ahead(entry)}",
                 soft_wrap=True,
             )
             self.lines.spoke()
@@ -99,18 +100,18 @@ class TerminalListener(Listener):
         table = Table(
             "test part", "without mitigation", f"with strength {after['strength']:g}", title=result["dataset"]
         )
-        for name, title in (
-            ("accuracy", "accuracy"),
-            ("balanced_accuracy", "balanced accuracy"),
-            ("gap", f"gap {find_notion(result['notion']).words.gap}, lower is fairer"),
-            ("eop", "EOP, 1 is fair"),
-            ("delta_eo", "Delta-EO, 0 is fair"),
+        for name, title, show in (
+            ("accuracy", "accuracy", percent),
+            ("balanced_accuracy", "balanced accuracy", percent),
+            ("gap", f"gap {find_notion(result['notion']).words.gap} in points, lower is fairer", points),
+            ("eop", "EOP, a ratio, 1 is fair", _show),
+            ("delta_eo", "Delta-EO in points, 0 is fair", signed_points),
         ):
-            table.add_row(title, _show(before[name]), _show(after[name]))
+            table.add_row(title, show(before[name]), show(after[name]))
         for group in result["group_names"]:
             for rate in find_notion(result["notion"]).rates:
-                values = [_show(point["groups"][group][rate]) for point in (before, after)]
-                table.add_row(f"{RATE_WORDS[rate]} of {escape(group)}", *values)
+                values = [percent(point["groups"][group][rate]) for point in (before, after)]
+                table.add_row(f"{RATE_WORDS[rate]} of {escape(group)}{_of(before['groups'][group], rate)}", *values)
         self._console.print(table)
         self._console.print(
             f"{len(result['answers'])} answers out of {result['n_train']:,} people; "
@@ -119,41 +120,39 @@ class TerminalListener(Listener):
             soft_wrap=True,
         )
         if result["outlook"] is not None:
-            self._console.print(outlook_sentence(result["outlook"], _show, ""), soft_wrap=True, highlight=False)
+            self._console.print(outlook_sentence(result["outlook"]), soft_wrap=True, highlight=False)
         for note in result["notes"]:
             self._console.print(f"note: {note}", soft_wrap=True, markup=False)
         if result["selected_because"]:
             self._console.print(result["selected_because"], soft_wrap=True, markup=False, highlight=False)
         if after["strength"] > 0 and None not in (before["gap"], after["gap"]) and after["gap"] >= before["gap"]:
             self._console.print("[yellow]The gap did not shrink.[/yellow]")
-        if before["balanced_accuracy"] - after["balanced_accuracy"] > 0.015:
-            self._console.print(
-                "[yellow]Levelling down: balanced accuracy fell by more than 1.5 points. Look at the other strengths "
-                "in the report before using this classifier.[/yellow]",
-                soft_wrap=True,
-            )
+        for caution in judge(result).cautions:
+            said = f"[yellow]{escape(f'{caution.title}. {caution.text}')}[/yellow]"
+            self._console.print(said, soft_wrap=True, highlight=False)
         self._console.print(f"report: {report}", soft_wrap=True)
 
 
 def _curve_table(entry: dict[str, Any]) -> Table:
-    table = Table("strength", "accuracy", "gap", "EOP", "Delta-EO", title=f"round {entry['round']}, test part")
+    columns = ("strength", "accuracy", "gap, points", "EOP", "Delta-EO, points")
+    table = Table(*columns, title=f"round {entry['round']}, test part")
     for point in entry["curve"]:
-        row = [_show(point[name]) for name in ("accuracy", "gap", "eop", "delta_eo")]
+        row = [percent(point["accuracy"]), points(point["gap"]), _show(point["eop"]), signed_points(point["delta_eo"])]
         table.add_row(f"{point['strength']:g}", *row)
     return table
 
 
 def _leading(entry: dict[str, Any]) -> str:
-    """The head that the posterior speaks for, of whichever round, or else that of the best validation score; told
-    right behind the plain head, which may be the one."""
+    """The head that the posterior speaks for, of whichever round, or else that of the best validation score; said
+    right behind the base model, which may be the one."""
     estimate = entry["estimate"]
     if estimate is not None and estimate["strength"] == 0:
-        return "it would stay"
+        return "it would be kept"
     if estimate is not None:
         best = {"strength": estimate["strength"], **estimate["test"]}
     else:
         best = max(entry["curve"][1:], key=lambda point: point["validation_score"] or 0.0)
-    return f"strength {best['strength']:g}: accuracy {_show(best['accuracy'])} gap {_show(best['gap'])}"
+    return f"strength {best['strength']:g} would be chosen: {_point(best)}"
 
 
 def _ahead(entry: dict[str, Any]) -> str:
@@ -162,7 +161,18 @@ def _ahead(entry: dict[str, Any]) -> str:
     if estimate is None or estimate["withheld"] or estimate["outlook"] is None:
         return ""
     now = expected_so_far([entry])[0]
-    return f"  gap to expect {_show(now['gap'])}, at the end {_show(estimate['outlook']['gap'])}"
+    return f"; gap to expect {points(now['gap'])} points, at the end {points(estimate['outlook']['gap'])}"
+
+
+def _point(point: dict[str, Any]) -> str:
+    return f"accuracy {percent(point['accuracy'])}, gap {points(point['gap'])} points"
+
+
+def _of(group: dict[str, Any], rate: str) -> str:
+    """On how many people a rate rests."""
+    positives = group["n_positive"]
+    people = {"tpr": positives, "fpr": group["n"] - positives}.get(rate, group["n"])
+    return f" (n = {people:,})"
 
 
 def _show(value: float | None) -> str:

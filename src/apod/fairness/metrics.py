@@ -245,10 +245,10 @@ class Metrics:
         return tuple(name for name in alone + grouped if name != "delta_eo" or len(self.groups) == 2)
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON: undefined is None; `groups` maps a name to its tpr, fpr, selection_rate and n."""
+        """Ready for JSON: undefined is None; `groups` maps a name to its tpr, fpr, selection_rate, n and n_positive."""
         numbers = {name: number(getattr(self, name)) for name in METRICS if name not in RATES}
         groups = {
-            name: {**{key: number(getattr(rates, key)) for key in RATES}, "n": rates.n}
+            name: {**{key: number(getattr(rates, key)) for key in RATES}, "n": rates.n, "n_positive": rates.n_positive}
             for name, rates in self.groups.items()
         }
         return {**numbers, "groups": groups, "excluded": self.excluded}

@@ -8,11 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 from apod.fairness.metrics import RATE_WORDS, RATES
-from apod.report.figures import rate_chart
+from apod.report.figures import rate_chart, rate_title
 from apod.report.numbers import (
     UNDEFINED,
     count,
     decimal,
+    label_name,
     percent,
     percent_span,
     plain,
@@ -23,7 +24,7 @@ from apod.report.numbers import (
 )
 from apod.report.outlook import outlook_chart, outlook_sentence
 from apod.report.render import fill
-from apod.report.svg import shorten
+from apod.report.settings import features_text, setting_words
 from apod.report.tables import MOST_ROWS, Cell, Table, estimated, groups_table, notion_of
 
 Facts = Mapping[str, Any]
@@ -33,7 +34,7 @@ LEVELLED = 0.015
 
 def render_campaign(facts: Facts) -> str:
     """One self-contained page from the facts of a campaign."""
-    negative, positive = facts["label_names"]
+    negative, positive = (label_name(name) for name in facts["label_names"])
     audit = facts["audit"]
     variables: dict[str, Any] = {
         "facts": facts,
@@ -56,13 +57,10 @@ def render_campaign(facts: Facts) -> str:
     }
     if audit is not None:
         result = _as_result(facts)
-        short = [shorten(name, 16) for name in (negative, positive)]
         variables |= {
-            "tpr": rate_chart(result, "tpr", f"TPR: truly {short[1]}, and recognised"),
-            "fpr": rate_chart(result, "fpr", f"FPR: truly {short[0]}, but called {short[1]}"),
-            "groups": replace(
-                groups_table(result), caption="Rates per group on the people held out, in percent; changes in points"
-            ),
+            "tpr": rate_chart(result, "tpr", rate_title(facts, "tpr")),
+            "fpr": rate_chart(result, "fpr", rate_title(facts, "fpr")),
+            "groups": _groups(facts, groups_table(result)),
             "differences": _differences(facts),
             "plan": _plan(audit),
         }
@@ -87,9 +85,22 @@ def _as_result(facts: Facts) -> dict[str, Any]:
     }
 
 
+def _groups(facts: Facts, table: Table) -> Table:
+    """The table of rates, with the audit answers that each group's rates rest on beside its name."""
+    negative, positive = (label_name(name) for name in facts["label_names"])
+    told = facts["audit_told"]
+    rows = [
+        [row[0], Cell(f"{told[row[0].text]['positive']} / {told[row[0].text]['negative']}"), *row[1:]]
+        for row in table.rows
+    ]
+    columns = [table.columns[0], f"Audit answers, {positive} / {negative}", *table.columns[1:]]
+    caption = "Rates per group on the people held out, in percent; changes in points"
+    return replace(table, caption=caption, columns=columns, rows=rows)
+
+
 def _metrics(view: Facts) -> dict[str, Any]:
     groups = {
-        name: {rate: found[rate]["value"] for rate in RATES} | {"n": found["people"]["value"]}
+        name: {rate: found[rate]["value"] for rate in RATES} | {"people": within(found["people"], count)}
         for name, found in view["groups"].items()
     }
     spans = {
@@ -200,8 +211,30 @@ def _cautions(facts: Facts) -> list[str]:
                 f"Balanced accuracy falls by {points(lost)} points with mitigation: a gap can also close because "
                 "hardly anybody is recognised any more. Look at every group's TPR below, and choose a smaller strength."
             )
+    found += _turned_round(facts)
     if not facts["log"]["ok"]:
         found.append("THE LOG WAS CHANGED: " + "; ".join(facts["log"]["problems"]))
+    return found
+
+
+def _turned_round(facts: Facts) -> list[str]:
+    """Differences between two groups whose sign is another one with mitigation, and how sure that is."""
+    views = {} if facts["audit"] is None else facts["audit"]["predictions"]
+    if "after" not in views or len(facts["group_names"]) != 2:
+        return []
+    found = []
+    for rate in notion_of(facts["audit"]).rates:
+        before, after = (views[name][f"{rate}_difference"] for name in ("before", "after"))
+        if before["low"] is None or after["low"] is None:
+            continue
+        said = (
+            f"{RATE_WORDS[rate]}, {' - '.join(facts['group_names'])}: {within(before, signed_points)} points without, "
+        )
+        said += f"{within(after, signed_points)} with mitigation."
+        if before["low"] * before["high"] > 0 and after["low"] * after["high"] > 0 and before["low"] * after["low"] < 0:
+            found.append(f"The difference between the groups turned round. {said}")
+        elif before["value"] is not None and before["value"] * after["value"] < 0:
+            found.append(f"The difference between the groups may have turned round. {said}")
     return found
 
 
@@ -251,25 +284,18 @@ def _counts(facts: Facts) -> Table:
 
 
 def _questions(facts: Facts) -> Table:
+    distances = any(question["reason"].get("distance") is not None for question in facts["questions"])
     rows = []
     for question in facts["questions"][:MOST_ROWS]:
         reason = question["reason"]
         cells = [str(question["question"]), str(question["at"])[:16].replace("T", " "), str(question["row"])]
-        cells += [question["purpose"], question["rule"] or UNDEFINED, str(reason.get("label", UNDEFINED))]
-        cells += [plain(reason.get("distance")), plain(question["probability"])]
-        cells += [(question["model_hash"] or UNDEFINED)[:10]]
+        cells += [question["purpose"], question["rule"] or UNDEFINED]
+        cells += [label_name(reason["label"]) if "label" in reason else UNDEFINED]
+        cells += [plain(reason.get("distance"))] if distances else []
+        cells += [plain(question["probability"]), (question["model_hash"] or UNDEFINED)[:10]]
         rows.append([Cell(text) for text in cells])
-    columns = [
-        "Question",
-        "Asked at (UTC)",
-        "Row",
-        "Purpose",
-        "Rule",
-        "Label looked in",
-        "Distance",
-        "Probability",
-        "Model",
-    ]
+    columns = ["Question", "Asked at (UTC)", "Row", "Purpose", "Rule", "Looked among"]
+    columns += [*(["Distance"] if distances else []), "Probability", "Model"]
     left_out = max(0, len(facts["questions"]) - MOST_ROWS)
     return Table("Everyone asked about, in order", columns, rows, 6, left_out=left_out)
 
@@ -308,7 +334,14 @@ def _rules(facts: Facts) -> Table:
     told = {key: facts["settings"][key] for key in names}
     told["shown"] = ", ".join(told["shown"]) or "none"
     rows = [[Cell(names[key]), Cell("none" if value is None else str(value))] for key, value in told.items()]
-    return Table("Rules of the campaign", ["Rule", "Value"], rows, 2)
+    data = facts["data"]
+    rows += [
+        [Cell("Who is asked next"), Cell(setting_words("selector", facts["selector"]))],
+        [Cell("Features used"), Cell(features_text(data["features"]))],
+        [Cell("Share with the positive label"), Cell(percent(data["base_rate"]))],
+        [Cell("Fingerprint of features and labels"), Cell(data["fingerprint"])],
+    ]
+    return Table("Rules and data of the campaign", ["Rule", "Value"], rows, 2)
 
 
 def _log(facts: Facts) -> str:

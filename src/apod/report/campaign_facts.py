@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import warnings
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from apod import __version__
+from apod.campaign.adapter import settings_of
+from apod.campaign.auditing import told_by_group
 from apod.errors import InputError
 from apod.fairness.metrics import UndefinedRateWarning, evaluate
+from apod.files import digest
 
 if TYPE_CHECKING:
     from apod.campaign import Campaign
@@ -34,6 +39,7 @@ def campaign_facts(campaign: Campaign) -> dict[str, Any]:
     return {
         "schema_version": SCHEMA_VERSION,
         "apod_version": __version__,
+        "made_at": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "campaign": campaign.name,
         "rows": len(materials),
         "held_out": len(materials.held_out()),
@@ -42,11 +48,14 @@ def campaign_facts(campaign: Campaign) -> dict[str, Any]:
         "reference": rules.groups[-1],
         "status": campaign.status().to_json(),
         "settings": _settings(campaign),
+        "selector": settings_of(rules.engine).selector,
+        "data": _data(campaign),
         "strength": classifier.selected_strength_ if classifier is not None else None,
         "selected_because": None if classifier is None else classifier.selected_because_,
         "no_classifier": missing,
         "warnings": warned,
         "audit": found.to_dict() if found is not None else None,
+        "audit_told": None if found is None else told_by_group(materials, campaign.collected()),
         "no_audit": None if found is not None else NOBODY_YET if rules.audit_share else NOT_RESERVED,
         **campaign.outlook_shown(),
         "expected": [outlook[0] for one in campaign.history() if (outlook := one.outcome.get("outlook"))],
@@ -81,6 +90,18 @@ def _settings(campaign: Campaign) -> dict[str, Any]:
         "legal_basis",
     )
     return {name: getattr(rules, name) for name in names} | {"shown": list(rules.show), "engine": dict(rules.engine)}
+
+
+def _data(campaign: Campaign) -> dict[str, Any]:
+    """What identifies the table: which columns are features, how common the positive label is, a fingerprint."""
+    features, labels = campaign.materials.features(), campaign.materials.labels()
+    columns = range(features.shape[1]) if isinstance(features, np.ndarray) else features.columns
+    files = json.dumps([campaign.materials.manifest[name] for name in ("features", "labels")], sort_keys=True)
+    return {
+        "fingerprint": digest(files, size=8),  # files are named by their content
+        "base_rate": float(labels.mean()),
+        "features": [str(name) for name in columns],
+    }
 
 
 def _decided(campaign: Campaign, classifier: APODClassifier) -> dict[str, Any] | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from apod.report.numbers import count, defined, percent, percent_span, plain, points, span
+from apod.report.numbers import count, defined, label_name, percent, percent_span, plain, points, span
 from apod.report.svg import (
     CHARACTER,
     WIDTH,
@@ -40,6 +40,12 @@ def tick_percent(value: float) -> str:
     return f"{tick_points(value)}%"
 
 
+def rate_title(result: Result, rate: str) -> str:
+    """Who is counted, and for what."""
+    negative, positive = (shorten(name, 16) for name in result["label_names"])
+    return f"{rate.upper()}: label {positive if rate == 'tpr' else negative}, predicted {positive}"
+
+
 def rate_chart(result: Result, rate: str, title: str) -> Markup | None:
     """One rate per group, without and with mitigation, with intervals; None where nobody has one.
 
@@ -68,7 +74,8 @@ def rate_chart(result: Result, rate: str, title: str) -> Markup | None:
     for place, row in enumerate(rows):
         y = 52 + (place // each) * step + (place % each) * 19
         if place % each == 0:
-            parts.append(tag("text", shorten(row[0], 50), tip(row[0]), x=2, y=y - 13, class_="name"))
+            named = shorten(row[0], 40) + _of_so_many(result, row[0], rate)
+            parts.append(tag("text", named, tip(row[0]), x=2, y=y - 13, class_="name"))
         parts.append(_rate_row(x, y, *row))
     said = "; ".join(f"{name} {what} {_rate_text(value, ends)}" for name, what, _, value, ends in rows)
     return drawing(height, f"{title} {said}.", *parts)
@@ -85,6 +92,14 @@ def _rate_row(
     said = f"{name}, {what}: {percent(value)}" + ("" if ends is None else f", interval {percent_span(ends)}")
     dot = tag("path", tip(said), d=marker("circle", x(value), y, 5), class_=f"mark {class_}")
     return Markup("").join([*parts, dot, words(WIDTH - 2, y + 4, percent(value), "end", "value")])
+
+
+def _of_so_many(result: Result, name: str, rate: str) -> str:
+    """On how many people of a group a rate rests, where that is counted."""
+    found = result["vanilla"]["groups"][name]
+    if found.get("n_positive") is None:
+        return ""
+    return f", n = {count(found['n_positive'] if rate == 'tpr' else found['n'] - found['n_positive'])}"
 
 
 def _rate_text(value: float | None, ends: tuple[float, float] | None) -> str:
@@ -264,7 +279,7 @@ def _dots(
 
 def changes_chart(result: Result) -> Markup | None:
     """Decisions that flip, per group and direction, as a share of the group; None where nobody has a group."""
-    negative, positive = result["label_names"]
+    negative, positive = (label_name(name) for name in result["label_names"])
     groups = {name: g for name, g in result["changes"]["groups"].items() if g["n"]}
     if not groups:
         return None

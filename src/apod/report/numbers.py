@@ -79,6 +79,11 @@ def within(estimate: Mapping[str, Any] | None, show: Callable[[Value], str] = po
     return f"{show(estimate['value'])} ({ends})" if defined(estimate["value"]) else ends
 
 
+def label_name(name: str) -> str:
+    """A label by name; a bare number says that it is one: label 1."""
+    return f"label {name}" if str(name).lstrip("-").replace(".", "", 1).isdigit() else str(name)
+
+
 def seconds(value: Value) -> str:
     """A duration."""
     return UNDEFINED if value is None else f"{value:.1f} s" if value >= 0.95 else f"{1000 * value:.0f} ms"

@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from apod.fairness.metrics import RATE_WORDS, RATES
 from apod.fairness.notions import EQUALIZED_ODDS, Notion, find_notion
-from apod.method.settings import SETTINGS
 from apod.report.numbers import (
     UNDEFINED,
     Value,
     count,
     decimal,
     defined,
+    label_name,
     listed,
     percent,
     percent_span,
     plain,
     points,
-    seconds,
     signed_points,
 )
 
 Result = Mapping[str, Any]
 
-COMMAND_WIDTH = 88
+CONTRADICTS = 0.1
+"""A share of a group that the proxy misses by so much is said."""
+
 MOST_ROWS = 500
 """Longer tables end here and point to result.json."""
 
@@ -75,16 +75,26 @@ def groups_table(result: Result) -> Table:
     rows = []
     for name in result["group_names"]:
         before = vanilla["groups"][name]
-        row = _cells(name, count(before["n"]))
+        row = _cells(name, before.get("people") or count(before["n"]), *_positives(result, before))
         for rate in RATES:
             row.append(_rate(vanilla, name, rate))
             if selected is not None:
                 row += [_rate(selected, name, rate), Cell(_difference(before[rate], selected["groups"][name][rate]))]
         rows.append(row)
     columns = ["Group", "People"]
+    if any(_positives(result, group) for group in vanilla["groups"].values()):
+        columns.append(f"{label_name(result['label_names'][1])[:1].upper()}{label_name(result['label_names'][1])[1:]}")
     for rate in RATE_WORDS.values():
         columns += [rate] if selected is None else [f"{rate} without", "with", "change"]
     return Table("Rates per recorded group on the test part, in percent; changes in points", columns, rows)
+
+
+def _positives(result: Result, group: Result) -> list[str]:
+    """How many of a group have the positive label, and which share that is; nothing where nobody counted."""
+    positives = group.get("n_positive")
+    if positives is None:
+        return []
+    return [f"{count(positives)} ({percent(positives / group['n'], 0)})" if group["n"] else "0"]
 
 
 def _rate(metrics: Result, name: str, rate: str) -> Cell:
@@ -119,17 +129,18 @@ def choice_table(result: Result) -> Table:
     rows = []
     for entry in _curve(result):
         validation = entry["validation"]
-        measures = (entry["eop"], entry["delta_eo"], entry["demographic_parity_difference"])
-        judged = (validation.get("accuracy"), validation.get("fairness"), validation.get("score"))
         rows.append(
             _cells(
                 _strength(result, entry),
-                *(decimal(value) for value in measures),
+                decimal(entry["eop"]),
+                decimal(entry["delta_eo"]),
+                points(entry["demographic_parity_difference"]),
                 count(entry["round"]),
-                *(decimal(value) for value in judged),
+                percent(validation.get("accuracy")),
+                *(decimal(validation.get(name)) for name in ("fairness", "score")),
             )
         )
-    columns = ["Strength", "EOP", "ΔEO", "Difference of selection rates", "Kept from round"]
+    columns = ["Strength", "EOP", "ΔEO", "Difference of selection rates, points", "Kept from round"]
     columns += ["Validation accuracy", "Validation fairness", "Validation score"]
     caption = "The paper's measures on the test part, and the validation score a strength was judged by"
     return Table(caption, columns, rows, 1, _selected_row(result))
@@ -154,7 +165,7 @@ def _selected_row(result: Result) -> int | None:
 
 def changes_table(result: Result) -> Table:
     """Decisions that change, per group and direction; the rest are people without a recorded group."""
-    negative, positive = result["label_names"]
+    negative, positive = (label_name(name) for name in result["label_names"])
     changes, excluded = result["changes"], result["vanilla"]["excluded"]
     rows, counted = [], 0
     for name, flips in changes["groups"].items():
@@ -185,7 +196,7 @@ def subgroups_table(result: Result) -> Table | None:
     answered, pool = sum(s["answered"] for s in last), sum(s["pool"] for s in last)
     rows = [
         _cells(
-            f"{s['group']}, {s['label']}",
+            f"{s['group']}, {label_name(s['label'])}",
             count(s["answered"]),
             percent(s["answered"] / answered if answered else None, 0),
             percent(s["pool"] / pool if pool else None, 0),
@@ -199,25 +210,25 @@ def subgroups_table(result: Result) -> Table | None:
 
 def answers_table(answers: Sequence[Result]) -> Table:
     """Everyone asked about, in order, and why."""
-    rows = []
-    for number, answer in enumerate(answers[:MOST_ROWS], 1):
-        reason = answer["reason"]
-        rows.append(
-            _cells(
-                count(number),
-                count(answer["round"]),
-                str(answer["row"]),
-                str(answer["group"]) if answer["group"] is not None else "could not tell",
-                _rule(answer),
-                _looked_in(reason),
-                signed_points(reason.get("centred_accuracy")),
-                plain(reason.get("distance")),
-                plain(answer["probability"]),
-            )
-        )
-    columns = ["Answer", "Round", "Row in the file", "Group answered", "Rule", "Subgroup looked in", "Accuracy there"]
-    columns += ["Distance", "Probability"]
-    return Table("Everyone asked about, in order", columns, rows, 6, left_out=max(0, len(answers) - MOST_ROWS))
+    shown = list(enumerate(answers[:MOST_ROWS], 1))
+    columns: dict[str, list[str]] = {
+        "Answer": [count(number) for number, _ in shown],
+        "Round": [count(answer["round"]) for _, answer in shown],
+        "Row in the file": [str(answer["row"]) for _, answer in shown],
+        "Group answered": [
+            "could not tell" if answer["group"] is None else str(answer["group"]) for _, answer in shown
+        ],
+        "Rule": [_rule(answer) for _, answer in shown],
+        "Looked among": [_looked_in(answer["reason"]) for _, answer in shown],
+    }
+    words = len(columns)
+    for title, name, show in (("Accuracy there", "centred_accuracy", signed_points), ("Distance", "distance", plain)):
+        if any(answer["reason"].get(name) is not None for answer in answers):  # not every rule looks at it
+            columns[title] = [show(answer["reason"].get(name)) for _, answer in shown]
+    columns["Probability"] = [plain(answer["probability"]) for _, answer in shown]
+    rows = [_cells(*texts) for texts in zip(*columns.values(), strict=True)]
+    left_out = max(0, len(answers) - MOST_ROWS)
+    return Table("Everyone asked about, in order", list(columns), rows, words, left_out=left_out)
 
 
 def _rule(answer: Result) -> str:
@@ -228,9 +239,9 @@ def _rule(answer: Result) -> str:
 
 def _looked_in(reason: Result) -> str:
     group, label = reason.get("group"), reason.get("label")
-    if group is None and label is None:
-        return "anywhere"
-    return f"{'any group' if group is None else group}, {'any label' if label is None else label}"
+    if group is None:
+        return "everybody" if label is None else label_name(label)
+    return group if label is None else f"{group}, {label_name(label)}"
 
 
 def bound_table(result: Result) -> Table:
@@ -253,72 +264,31 @@ def bound_table(result: Result) -> Table:
     return Table("Terms of Theorem 1 after every round", columns, rows, 2, left_out=0)
 
 
-SIZE_NAMES = {
-    "split": "Training, validation, test",
-    "embedding": "Width of the embedding",
-    "hidden": "Hidden layers of a head",
-    "steps_per_round": "Steps per round",
-}
-"""What stands among the settings and is the dataset's."""
-
-
-def settings_table(result: Result) -> Table:
-    """Everything the run was told."""
-    rows = [_cells("Dataset", str(result["dataset"])), _cells("Preset", str(result["preset"]))]
-    rows += [_cells("Seed", str(result["seed"])), _cells("Budget", f"{count(result['budget'])} answers")]
-    parts = [count(result[key]) for key in ("n_train", "n_validation", "n_test")]
-    rows.append(_cells("People", f"{parts[0]} training, {parts[1]} validation, {parts[2]} test"))
-    rows.append(_cells("Reference group", str(result["reference"])))
-    rows.append(_cells("Fairness metric of the choice", {"eop": "EOP", "delta_eo": "ΔEO"}.get(result["metric"], "–")))
-    names = SIZE_NAMES | {name: meaning.title for name, meaning in SETTINGS.items()}
-    rows += [_cells(names.get(key, key), _setting(value)) for key, value in result["settings"].items()]
-    return Table("Settings", ["Setting", "Value"], rows, 2)
-
-
-def _setting(value: Any) -> str:
-    if value is None:
-        return "none"
-    if isinstance(value, (list, tuple)):
-        return ", ".join(_setting(one) for one in value)
-    return f"{value:g}" if isinstance(value, float) else str(value).replace("_", " ")
-
-
-def timing_table(result: Result) -> Table:
-    """Where the time went."""
-    rows = [
-        _cells(key.removesuffix("_seconds").replace("_", " "), seconds(value))
-        for key, value in result["timing"].items()
-    ]
-    return Table("Time", ["Part", "Time"], rows)
-
-
-def command(result: Result) -> str:
-    """The command line that runs this again, with everything that can be told on it."""
-    settings = result["settings"]
-    options = {"--preset": result["preset"], "--seed": result["seed"], "--budget": result["budget"]}
-    for name, meaning in SETTINGS.items():
-        if meaning.option is not None and settings.get(name):
-            options[meaning.option] = _argument(settings[name])
-    options |= {"--reference": result["reference"], "--split": _argument(settings["split"])}
-    said = [f"{option} {shlex.quote(str(value))}" for option, value in options.items()]
-    lines = [f"apod run {shlex.quote(str(result['dataset']))}"]
-    for option in said:
-        fits = len(lines[-1]) + len(option) < COMMAND_WIDTH
-        lines = [*lines[:-1], f"{lines[-1]} {option}"] if fits else [*lines, f"    {option}"]
-    return " \\\n".join(lines)
-
-
-def _argument(value: Any) -> Any:
-    """As it stands on the command line."""
-    return ",".join(f"{one:g}" for one in value) if isinstance(value, (list, tuple)) else value
-
-
 def who_asked(result: Result) -> str:
     """How many answers from which group."""
     given = [answer["group"] for answer in result["answers"]]
     said = [f"{count(given.count(name))} {name}" for name in result["group_names"]]
     unknown = given.count(None)
     return listed([*said, f"{count(unknown)} could not be told"] if unknown else said)
+
+
+def proxy_contradiction(result: Result) -> str:
+    """Where the proxy's guesses and the records tell of other shares of the groups, both; else nothing."""
+    last = result["rounds"][-1]["subgroups"] if result["rounds"] else []
+    people, pool = sum(g["n"] for g in result["vanilla"]["groups"].values()), sum(s["pool"] for s in last)
+    if not people or not pool:
+        return ""
+    found = []
+    for name, group in result["vanilla"]["groups"].items():
+        guessed, recorded = sum(s["pool"] for s in last if s["group"] == name) / pool, group["n"] / people
+        if abs(guessed - recorded) >= CONTRADICTS:
+            found.append(f"{percent(guessed, 0)} {name} by its guesses, {percent(recorded, 0)} by the records")
+    if not found:
+        return ""
+    return (
+        f"The proxy is wrong about how many people there are of each group: {'; '.join(found)}. What is guessed on "
+        "this page, the shares of the pool and the choice of the strength, rests on it."
+    )
 
 
 def proxy_hits(result: Result) -> str:

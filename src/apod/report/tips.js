@@ -46,6 +46,11 @@
     chart.addEventListener("pointerdown", (event) => show(event, chart));
     chart.addEventListener("pointerleave", hide);
   }
+  const wide = () => {
+    for (const box of document.querySelectorAll(".scroll")) box.classList.toggle("wide", box.scrollWidth > box.clientWidth + 1);
+  };
+  wide();
+  window.addEventListener("resize", wide);
   window.addEventListener("scroll", hide, { passive: true });
   window.addEventListener("beforeprint", () => {
     for (const details of document.querySelectorAll("details")) details.open = true;

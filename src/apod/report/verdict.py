@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from apod.report.numbers import Span, count, listed, percent, plural, points, signed_points, span
+from apod.fairness.metrics import RATE_WORDS, RATES
+from apod.report.numbers import Span, count, defined, label_name, listed, percent, plural, points, signed_points, span
 
 Result = Mapping[str, Any]
 Direction = Literal["smaller", "larger", "unclear", "same", "undefined"]
@@ -16,6 +17,9 @@ BALANCED_ACCURACY_LOSS = 0.015
 
 NEARLY_NOBODY = 0.25
 """Positive predictions below this share of what they were have nearly vanished."""
+
+TURNED = 0.005
+"""A difference of at least this much, before and after with opposite signs, turned round."""
 
 LEVELLED = 0.005
 """A rate that fell by at least this much, in every group, was levelled down."""
@@ -157,7 +161,7 @@ def _cost_sentence(result: Result) -> str:
 
 def _most_affected(result: Result) -> str:
     """The largest flow, where it is most of all changes."""
-    negative, positive = result["label_names"]
+    negative, positive = (label_name(name) for name in result["label_names"])
     flows = [
         (flips[key], name, f"from {old} to {new}")
         for name, flips in result["changes"]["groups"].items()
@@ -179,12 +183,12 @@ def selection_rate(metrics: Result) -> float | None:
 def _cautions(result: Result, gap: Change) -> list[Caution]:
     vanished = _vanished(result)
     levelled = None if vanished else _levelled_down(result, gap)  # the first says it all
-    checks = (vanished, _balanced_loss(result), levelled)
+    checks = (vanished, _turned_round(result), _balanced_loss(result), levelled)
     return [caution for caution in checks if caution is not None]
 
 
 def _vanished(result: Result) -> Caution | None:
-    positive, vanilla, selected = result["label_names"][1], result["vanilla"], result["selected"]
+    positive, vanilla, selected = label_name(result["label_names"][1]), result["vanilla"], result["selected"]
     before, after = selection_rate(vanilla), selection_rate(selected)
     if before and after is not None and after < NEARLY_NOBODY * before:
         text = (
@@ -200,14 +204,36 @@ def _vanished(result: Result) -> Caution | None:
     return None
 
 
+def _turned_round(result: Result) -> Caution | None:
+    """A rate in which the group that had less now has more, or the other way round; None where none did."""
+    vanilla, selected = result["vanilla"]["groups"], result["selected"]["groups"]
+    found = []
+    for rate in RATES:
+        known = [name for name in vanilla if defined(vanilla[name][rate]) and defined(selected[name][rate])]
+        if len(known) < 2:
+            continue
+        low, high = (pick(known, key=lambda name: vanilla[name][rate]) for pick in (min, max))
+        before, after = (groups[high][rate] - groups[low][rate] for groups in (vanilla, selected))
+        if before >= TURNED and after <= -TURNED:
+            found.append(
+                f"{RATE_WORDS[rate]}: {high} had {points(before)} points more than {low} "
+                f"({percent(vanilla[high][rate])} against {percent(vanilla[low][rate])}) and now has {points(-after)} "
+                f"less ({percent(selected[high][rate])} against {percent(selected[low][rate])})"
+            )
+    if not found:
+        return None
+    return Caution("The difference between the groups turned round", ". ".join(found) + ".")
+
+
 def _balanced_loss(result: Result) -> Caution | None:
     change = change_of(result, "balanced_accuracy")
     if change.difference is None or change.difference >= -BALANCED_ACCURACY_LOSS:
         return None
     return Caution(
         f"Balanced accuracy fell by {points(-change.difference)} points",
-        f"From {percent(change.before)} to {percent(change.after)}: the classifier tells the two labels apart less "
-        "well. Part of a smaller gap may come from that, not from fairer decisions.",
+        f"From {percent(change.before)} to {percent(change.after)} on the test part: the classifier tells the two "
+        "labels apart less well than without mitigation, whatever the rows say that it was chosen on. Part of a "
+        "smaller gap may come from that, not from fairer decisions.",
     )
 
 
@@ -219,11 +245,12 @@ def _levelled_down(result: Result, gap: Change) -> Caution | None:
     moves = {name: _move(vanilla[name]["tpr"], selected[name]["tpr"]) for name in vanilla if name in selected}
     if not moves or any(move is None or move > -LEVELLED for move in moves.values()):
         return None
+    closed = " All that the gap shrank by was taken from somebody." if gap.direction == "smaller" else ""
     return Caution(
         "Every group's true positive rate fell",
         "This is levelling down ("
         + ", ".join(f"{name} {signed_points(move)}" for name, move in moves.items())
-        + " points). The gap shrank without any group's rate of being rightly found going up.",
+        + f" points): no group's rate of being rightly found went up.{closed}",
     )
 
 

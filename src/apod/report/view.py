@@ -9,22 +9,24 @@ from markupsafe import Markup
 
 from apod.report import tables
 from apod.report.audited import audited_table
-from apod.report.figures import Series, answers_chart, changes_chart, curve_chart, rate_chart
-from apod.report.numbers import count, defined, listed, percent, percent_span, plain, points, signed_points
+from apod.report.figures import Series, answers_chart, changes_chart, curve_chart, rate_chart, rate_title
+from apod.report.numbers import count, defined, label_name, listed, percent, percent_span, plain, points, signed_points
 from apod.report.outlook import expected_so_far, outlook_chart, outlook_sentence
 from apod.report.pictures import Pictures
 from apod.report.scatter import map_chart, plane_charts, shape_of, swatch
-from apod.report.svg import shorten
+from apod.report.settings import command, settings_table, timing_table
 from apod.report.verdict import groups_phrase, judge, nobody_recorded
 
 Result = Mapping[str, Any]
 COLOURS = 8
+WORST_FIRST = ("apod", "group")
+"""Selectors that ask about the subgroup with the worst accuracy."""
 
 
 def page(result: Result, pictures: Pictures) -> dict[str, Any]:
     """The template's variables."""
     verdict = judge(result)
-    negative, positive = result["label_names"]
+    negative, positive = (label_name(name) for name in result["label_names"])
     return {
         "result": result,
         "negative": negative,
@@ -48,9 +50,9 @@ def page(result: Result, pictures: Pictures) -> dict[str, Any]:
         "audited": audited_table(result) if result.get("audit") else None,
         "asked": _asked(result, pictures),
         "bound": _bound(result),
-        "settings": tables.settings_table(result),
-        "timing": tables.timing_table(result),
-        "command": tables.command(result),
+        "settings": settings_table(result),
+        "timing": timing_table(result),
+        "command": command(result),
     }
 
 
@@ -101,10 +103,9 @@ def _signed_span(ends: tuple[float, float]) -> str:
 
 
 def _rates(result: Result) -> dict[str, Any]:
-    negative, positive = (shorten(name, 16) for name in result["label_names"])
     return {
-        "tpr": rate_chart(result, "tpr", f"TPR: truly {positive}, and recognised"),
-        "fpr": rate_chart(result, "fpr", f"FPR: truly {negative}, but called {positive}"),
+        "tpr": rate_chart(result, "tpr", rate_title(result, "tpr")),
+        "fpr": rate_chart(result, "fpr", rate_title(result, "fpr")),
         "table": tables.groups_table(result),
         "text": _extremes(result),
     }
@@ -121,7 +122,7 @@ def _extremes(result: Result) -> str:
         low, high = known[0], known[-1]
     then, now = ([percent(rates[name]["tpr"]) for name in (low, high)] for rates in (before, after))
     return (
-        f"Of the people who truly are {result['label_names'][1]}, the classifier without mitigation recognises "
+        f"Of the people whose label is {result['label_names'][1]}, the classifier without mitigation recognises "
         f"{then[0]} in group {low} and {then[1]} in group {high}. With mitigation it is {now[0]} and {now[1]}."
     )
 
@@ -215,6 +216,9 @@ def _asked(result: Result, pictures: Pictures) -> dict[str, Any]:
         "rules": sorted({str(a["reason"].get("rule")) for a in answers[first:]} - {"None"}),
         "subgroups": _subgroups_chart(result),
         "subgroups_table": tables.subgroups_table(result),
+        "worst_first": result["settings"]["selector"] in WORST_FIRST,
+        "distances": any(answer["reason"].get("distance") is not None for answer in answers),
+        "contradiction": tables.proxy_contradiction(result),
         "trajectories": len(trajectories),
         "total": count(sum(len(own) for own in trajectories.values())),
         "everyone": count(len(everyone)),
@@ -227,7 +231,7 @@ def _asked(result: Result, pictures: Pictures) -> dict[str, Any]:
 
 
 def _legend(result: Result, answers: Sequence[Result]) -> list[tuple[Markup, str]]:
-    entries = [(swatch("circle", label), str(result["label_names"][label])) for label in (1, 0)]
+    entries = [(swatch("circle", label), label_name(result["label_names"][label])) for label in (1, 0)]
     entries += [(swatch(shape_of(result, name), None), str(name)) for name in result["group_names"]]
     if any(answer["group"] is None for answer in answers):
         entries.append((swatch(None, None), "could not tell"))
@@ -242,7 +246,7 @@ def _subgroups_chart(result: Result) -> Markup | None:
     for place, cell in enumerate(rounds[0]["subgroups"]):
         values: list[float | None] = [float(r["subgroups"][place]["answered"]) for r in rounds]
         dashed = "" if cell["label"] == result["label_names"][1] else " dashed"
-        series.append((f"{cell['group']}, {cell['label']}", f"c{(place // 2) % COLOURS}{dashed}", values))
+        series.append((f"{cell['group']}, {label_name(cell['label'])}", f"c{(place // 2) % COLOURS}{dashed}", values))
     alt = "Answers per subgroup by number of answers; at the end " + "; ".join(
         f"{name} {values[-1]:.0f}" for name, _, values in series if values[-1] is not None
     )

@@ -32,13 +32,20 @@ from apod.run.audited import AUDIT
 
 def fingerprint(dataset: Dataset, facts: dict[str, Any]) -> str:
     """What a run must have in common with the one it continues: features, labels, settings, seed, budget."""
-    features: list[npt.NDArray[Any]]
-    if is_large(len(dataset)):
-        features = [block for _, block in blocks(dataset.features.to_numpy())]  # views
-    else:
-        features = [pd.util.hash_pandas_object(dataset.features, index=False).to_numpy()]
     names = json.dumps([dataset.key, dataset.group_names])
-    return digest(json.dumps(facts, sort_keys=True), *features, dataset.labels, names)
+    return digest(json.dumps(facts, sort_keys=True), *_features(dataset), dataset.labels, names)
+
+
+def data_fingerprint(dataset: Dataset) -> str:
+    """What tells this table from any other: names, features and labels of all rows; nobody's group."""
+    names = json.dumps([[str(name) for name in dataset.features.columns], list(dataset.label_names)])
+    return digest(names, *_features(dataset), dataset.labels, size=8)
+
+
+def _features(dataset: Dataset) -> list[npt.NDArray[Any]]:
+    if is_large(len(dataset)):
+        return [block for _, block in blocks(dataset.features.to_numpy())]  # views
+    return [pd.util.hash_pandas_object(dataset.features, index=False).to_numpy()]
 
 
 class Checkpoint:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from apod.method.prepare import Prepared, prepare
 from apod.method.settings import PER_STRENGTH, Settings, answers_allowed
 from apod.run import record
 from apod.run.audited import audited
-from apod.run.checkpoint import Checkpoint, fingerprint
+from apod.run.checkpoint import Checkpoint, data_fingerprint, fingerprint
 from apod.run.recorder import Recorder
 from apod.threads import one_thread
 
@@ -217,6 +218,13 @@ def _finish(
     result = {
         "schema_version": SCHEMA_VERSION,
         "apod_version": __version__,
+        "made_at": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "data": {
+            "fingerprint": data_fingerprint(dataset),
+            "rows": len(dataset),
+            "base_rate": float(dataset.labels.mean()),
+            "features": [str(name) for name in dataset.features.columns],
+        },
         "dataset": dataset.name,
         "preset": facts["preset"],
         "seed": facts["seed"],

@@ -26,6 +26,7 @@ class Dashboard {
     byId("choose-now").addEventListener("click", () => this.build());
     byId("pause").addEventListener("click", () => this.pause());
     byId("sign-out").addEventListener("click", () => this.signOut());
+    addEventListener("resize", () => this.tellWide());
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
   }
 
@@ -109,6 +110,16 @@ class Dashboard {
     return this.data.operating?.audit ?? this.data.history.at(-1)?.audit ?? null;
   }
 
+  /** Tables that are wider than the page say so. */
+  tellWide() {
+    for (const box of document.querySelectorAll(".scroll")) {
+      const said = box.querySelector(".sideways");
+      const wide = box.scrollWidth > box.clientWidth + 1;
+      if (wide && !said) box.prepend(el("p", { class: "sideways", text: words("sideways") }));
+      else if (!wide && said) said.remove();
+    }
+  }
+
   draw() {
     const { data } = this;
     const { campaign, history } = data;
@@ -127,6 +138,7 @@ class Dashboard {
     const bound = history.at(-1)?.bound;
     if (bound) write(byId("bound-now"), words("bound_now", { bound: decimal(bound.bound, 3), observed: decimal(bound.observed, 3) }));
     drawAnnotators(data);
+    this.tellWide();
   }
 
   drawHead(campaign, history) {
