@@ -83,8 +83,10 @@ class Calls:
         rows = [question.row for question in found.questions]
         assert len(rows) == len(set(rows)) <= count
         assert not set(rows) & {answer.row for answer in self.answers if answer.annotator == who and answer.stands}
+        erased = {answer.row for answer in self.answers if answer.erased} - GOLD.keys()  # one person's answer, at times
         for question in found.questions:
             assert question.annotator == who
+            assert question.id in self.questions or question.row not in erased
             assert self.questions.setdefault(question.id, question).row == question.row
 
     def tell(self, question: Question, outcome: str) -> None:

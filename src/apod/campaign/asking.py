@@ -262,7 +262,8 @@ def _has_room(state: State, asked: Asked, annotator: str, in_hands: Counter[int]
     mine = _own_leases(state, asked, annotator)
     if asked.row in state.withdrawn or annotator in asked.skipped or any(state.live(held, now) for held in mine):
         return False
-    if own_answer(state, asked.row, annotator) is not None:
+    erased = any(state.answers[seq].erased for seq in asked.given)  # what was erased is not asked for again
+    if erased or own_answer(state, asked.row, annotator) is not None:
         return False
     if asked.purpose == GOLD:
         return bool(mine) and not would_be_taken(state, asked, annotator, mine[-1].expires)

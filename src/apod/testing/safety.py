@@ -184,6 +184,15 @@ class SafetyContract(Contract):
         assert campaign.status().answered == 10
         assert rows[0] not in answer_all(campaign)
 
+    def test_a_row_that_was_erased_is_put_to_nobody_else(self, workshop: Workshop) -> None:
+        campaign = workshop.create(overlap=2)
+        question = campaign.ask("a")
+        assert question is not None
+        campaign.tell(question, GROUPS[0])
+        campaign.erase(row=question.row)
+        assert question.row not in [*answer_all(campaign, "b"), *answer_all(campaign, "c")]
+        assert campaign.status().answered == 10
+
     def test_a_model_fitted_on_an_erased_answer_is_never_published(self, workshop: Workshop) -> None:
         campaign = workshop.create()
         rows = _answer_without_refit(campaign)
