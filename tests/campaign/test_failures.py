@@ -302,7 +302,7 @@ def test_two_spellings_of_one_name_are_one_annotator(on_sqlite: Workshop) -> Non
         ({"groups": ["a"]}, "two groups"),
         ({"groups": ["a", "a"]}, "two groups"),
         ({"groups": ["a", "declined"]}, "answers of their own"),
-        ({"lease_seconds": 0}, "above zero"),
+        ({"lease_seconds": 0}, "lease_seconds is 0: give seconds from"),
         ({"kind": "guessed"}, "kind of answer"),
         ({"nonsense": 1}, "no setting nonsense"),
         ({"refit": "tomorrow"}, "no way to refit"),

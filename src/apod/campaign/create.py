@@ -26,7 +26,6 @@ from apod.campaign.reserve import held_out_rows
 from apod.campaign.settings import CampaignSettings, checked, composed
 from apod.campaign.store import Store
 from apod.campaign.upgrade import check_schema, upgrade
-from apod.data.blocks import blocks, is_large
 from apod.data.dataset import IntArray
 from apod.data.encode import check_numbers
 from apod.data.files import read_table
@@ -97,6 +96,8 @@ def check_options(options: Mapping[str, Any], settings: Mapping[str, Any], pool:
 
 def _check_features(features: Any, held_out: IntArray) -> None:
     """Refuse, with its column and row, a number that no engine could standardise: nothing would ever be asked."""
+    from apod.data.blocks import blocks, is_large  # loads torch: a server starts without it
+
     if isinstance(features, pd.DataFrame) or not is_large(len(features)):
         check_numbers(features, np.delete(np.arange(len(features)), held_out))
         return
