@@ -217,7 +217,7 @@ def test_a_download_that_cannot_be_built_says_why(house: House) -> None:
     assert owner.get("/api/v1/downloads/classifier").json()["state"] == "none"
     assert owner.get("/api/v1/downloads/classifier/file").status_code == 404
     assert owner.post("/api/v1/downloads/classifier", json={}).status_code == 202
-    found = until(lambda: _done(owner), seconds=60)
+    found = until(lambda: _done(owner), seconds=600)
     assert found["state"] == "failed"
     assert "fewer than two groups" in found["message"]
 
@@ -227,7 +227,7 @@ def test_the_report_can_be_downloaded(house: House) -> None:
     annotate(house.enter(), 2)
     owner = house.owner()
     assert owner.post("/api/v1/downloads/report", json={}).json()["state"] == "running"
-    found = until(lambda: _done(owner, "report"), seconds=60)
+    found = until(lambda: _done(owner, "report"), seconds=600)
     assert (found["state"], found["answers"], found["stale"]) == ("ready", 2, False)
     answer = owner.get("/api/v1/downloads/report/file")
     assert "attachment" in answer.headers["content-disposition"]
