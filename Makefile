@@ -9,7 +9,7 @@ WORKERS ?= 2
 # the matrices are small: waiting for a second thread costs more than it gains
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-fast test-slow check docs dist hashes bench format clean
+.PHONY: demo test test-slow check docs dist hashes bench format clean
 
 $(LIGHT): pyproject.toml constraints.txt
 	@echo "Creating the environment in $(VENV) (once): what apod itself needs, about 1.2 GB; torch is most of it ..."
@@ -25,11 +25,8 @@ $(READY): $(LIGHT)
 demo: $(LIGHT)  ## the main job on real census data, with a report
 	$(BIN)/apod run adult --seed 0 --out out/demo
 
-test: $(READY)  ## the quick suite, under five minutes on two cores
+test: $(READY)  ## the quick suite, without kill storms, clusters and full-size runs
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not slow"
-
-test-fast: $(READY)  ## for the one who types: no subprocess, no browser, no database server
-	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow and not heavy"
 
 test-slow: $(READY)  ## kill storms, clusters, full-size runs
 	$(BIN)/python -m pytest -m slow
