@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import signal
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -36,6 +40,31 @@ def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
         write_half(path)
     assert path.read_bytes() == b"old"
     assert [found.name for found in tmp_path.iterdir()] == ["result.json"]
+
+
+HALF = """
+import sys
+from pathlib import Path
+from apod.files import replacing
+with replacing(Path(sys.argv[1]), private=True) as file:
+    file.write(b"female, male, female")
+    file.flush()
+    print("written", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "O_TMPFILE"), reason="this system has no files without a name")
+def test_a_process_killed_while_it_writes_leaves_nothing_behind(tmp_path: Path) -> None:
+    path = tmp_path / "groups.csv"
+    with subprocess.Popen(
+        [sys.executable, "-c", HALF, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == b"written\n"
+        assert not list(tmp_path.iterdir())
+        writer.send_signal(signal.SIGKILL)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("private", [False, True])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -24,20 +25,47 @@ if TYPE_CHECKING:
 def replacing(path: Path, *, private: bool = False) -> Iterator[BinaryIO]:
     """A file to write that takes the place of `path` when the block ends without an error.
 
-    A reader sees the old file or the new one, after a power cut too. A `private` one its owner alone may read.
+    A reader sees the old file or the new one, after a power cut too. A `private` one its owner alone may read. While
+    it is written the file has no name where the file system allows that, so a killed process leaves nothing behind.
     """
     partial = path.with_name(f".{path.name}.{uuid4().hex}.partial")
-    handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666)
+    mode = 0o600 if private else 0o666
+    handle = _nameless(path.parent, mode)
+    if named := handle is None:
+        handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
         with os.fdopen(handle, "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
+            if not named:
+                _name(file.fileno(), partial)
         partial.replace(path)
     except BaseException:
         with suppress(OSError):
             partial.unlink()
         raise
+
+
+def _nameless(folder: Path, mode: int) -> int | None:
+    """A file without a name in this folder, which vanishes with its last user; None where there is no such thing."""
+    if not hasattr(os, "O_TMPFILE") or not Path("/proc/self/fd").is_dir():
+        return None
+    try:
+        return os.open(folder, os.O_WRONLY | os.O_TMPFILE, mode)
+    except OSError as error:
+        if error.errno in (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL):
+            return None
+        raise
+
+
+def _name(handle: int, path: Path) -> None:
+    """Give a nameless file its name."""
+    handles = os.open("/proc/self/fd", os.O_RDONLY | os.O_DIRECTORY)
+    try:  # with a folder given Python calls linkat, which follows the link to the nameless file; link() would not
+        os.link(str(handle), path, src_dir_fd=handles)
+    finally:
+        os.close(handles)
 
 
 def write_private(path: Path, data: bytes) -> None:

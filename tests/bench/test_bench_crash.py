@@ -43,7 +43,7 @@ def same_tables(calm: Path, disturbed: Path) -> None:
         assert len(one)
         same_but_for_time(one, other)
     assert not list(disturbed.glob("parts/*.partial"))
-    assert not list(disturbed.glob("*.partial"))
+    assert not list(disturbed.glob("*.partial"))  # hidden ones too
 
 
 def test_three_kills_leave_the_tables_of_an_undisturbed_bench(tmp_path: Path) -> None:

@@ -63,6 +63,8 @@ class ResultStore:
             raise InputError(f"Cannot write to {self.folder} ({error.strerror}): choose another --out.") from None
         for left in self._parts.glob("*.partial"):  # a killed bench leaves at most unfinished parts
             shutil.rmtree(left)
+        for left in self.folder.glob(".*.partial"):  # tables that a bench was killed over
+            left.unlink(missing_ok=True)
         shutil.rmtree(self.folder / "under-way", ignore_errors=True)
         for left in (self.folder / "bodies").glob("*.partial"):
             with suppress(FileNotFoundError):  # writing one takes a moment: older ones have nobody to finish them
