@@ -45,7 +45,7 @@ UNFAIR, FAIR = ("adult", "law_school", "meps", "compas"), ("loan", "bank", "germ
 TASKS = (*UNFAIR, *FAIR)
 KEPT_OUT = ("law_school", "bank")
 """In no choice of a setting: whether it holds is checked on these."""
-CAUTIONS = np.arange(0, 2.01, 0.25)
+CAUTIONS = np.array([0, 0.25, 0.4, 0.5, 0.6, 0.7, 0.8, 1, 1.25, 1.5, 2])
 NARROWER = 0.02
 """A signed gap is reversed when it is more than this on the other side."""
 
@@ -212,15 +212,14 @@ def ask(
     first = slice(0, population.training)
     labels, decisions = population.people.labels[first], population.people.decisions[first]
     asking = Asking(population, labels if arm.by == "label" else 2 * labels + decisions, seed, arm.random_share)
-    rng, drawn, asked = generator(seed, "random questions", name), [], []
+    asked: list[int] = []
     start = time.process_time()
     while len(asked) < budget:
         count = 1 if len(asked) < 60 else 2
-        for question in asking.next(drawn, min(count, budget - len(asked)), (), rng):
-            asked.append(question.row)
-            if question.probability is not None:
-                drawn.append(question.row)
-            asking.hear(question.row, truth[question.row])
+        rng = generator(seed, "random questions", name, len(asked))
+        for choice in asking.choose(min(count, budget - len(asked)), (), rng):
+            asked.append(choice.row)
+            asking.add_answer(choice.row, truth[choice.row])
     write(file, {"rows": np.array(asked), "seconds": time.process_time() - start})
     return np.array(asked)
 
@@ -244,7 +243,7 @@ def measured(base: Base, fitted: FittedCorrection, judge_on: str, seed: int) -> 
     picks, intervals = [], []
     for caution in CAUTIONS:
         chosen = choose(fitted.falls, fitted.costs, Limits(caution=float(caution)))
-        picks.append((-1, -1) if chosen.direction is None else (chosen.direction, chosen.strength))
+        picks.append((chosen.direction, chosen.strength) if chosen.applied else (-1, -1))
         after = replace(fitted, chosen=chosen).estimates(len(rows), seed)[1]
         intervals.append((after.gap, after.low, after.high))
     before = fitted.estimates(len(rows), seed)[0]

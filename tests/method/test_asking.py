@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from correction_people import simulated_population
 
-from apod.method.asking import FIRST_RANDOM, Asking, gap_targets
+from apod.method.asking import FIRST_RANDOM, RANDOM_RULE, Asking, gap_targets
 from apod.method.correction_fit import Population, sample_population
 
 
@@ -16,11 +16,11 @@ def interview(
     asking = Asking(population, population.people.labels[: population.training], seed, share)
     rng, asked, drawn = np.random.default_rng(seed), [], []
     while len(asked) < count:
-        for question in asking.next(drawn, min(batch, count - len(asked)), (), rng):
-            asked.append(question.row)
-            if question.probability is not None:
-                drawn.append(question.row)
-            asking.hear(question.row, np.eye(2)[groups[question.row]])
+        for choice in asking.choose(min(batch, count - len(asked)), (), rng):
+            asked.append(choice.row)
+            if choice.reason["rule"] == RANDOM_RULE:
+                drawn.append(choice.row)
+            asking.add_answer(choice.row, np.eye(2)[groups[choice.row]])
     return asked, drawn
 
 
@@ -53,14 +53,24 @@ def test_questions_out_are_not_asked_again_and_a_corrected_answer_counts_anew() 
     asking = Asking(population, population.people.labels[:200], 0)
     rng = np.random.default_rng(0)
     for row in range(12):
-        asking.hear(row, np.eye(2)[groups[row]])
-    first = asking.next(list(range(6)), 3, (), rng)
-    again = asking.next(list(range(6)), 3, [question.row for question in first], rng)
-    assert not {question.row for question in first} & {question.row for question in again}
-    asking.hear(0, np.eye(2)[1 - groups[0]])
+        asking.add_answer(row, np.eye(2)[groups[row]])
+    first = asking.choose(3, (), rng)
+    again = asking.choose(3, [choice.row for choice in first], rng)
+    assert not {choice.row for choice in first} & {choice.row for choice in again}
+    asking.add_answer(0, np.eye(2)[1 - groups[0]])
     asking.forget(1)
     assert 1 not in asking._answered
-    assert len(asking.next(list(range(6)), 1, (), rng)) == 1
+    assert len(asking.choose(1, (), rng)) == 1
+
+
+def test_who_cannot_be_told_is_not_asked_about_again() -> None:
+    population, _ = simulated_population(40, 4)
+    asking = Asking(population, population.people.labels[: population.training], 0)
+    rng, asked = np.random.default_rng(0), []
+    while chosen := asking.choose(1, (), rng):
+        asked.append(chosen[0].row)
+        asking.add_answer(chosen[0].row, None)
+    assert sorted(asked) == list(range(population.training))
 
 
 @pytest.mark.slow

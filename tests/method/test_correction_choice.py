@@ -75,10 +75,10 @@ def test_with_all_groups_known_a_large_gap_is_narrowed_and_the_limits_hold(notio
     paths, cost = paths_of(notion, 4000, np.random.default_rng(3))
     found = falls(notion, paths, common_noise(256, paths.base.shape[1], 2, np.random.default_rng(0)))
     chosen = choose(found, cost, Limits(accuracy=0.2, balanced=0.2, caution=1.0))
-    assert chosen.direction is not None
+    assert chosen.applied
     assert chosen.worth == pytest.approx(found.worth(1.0)[chosen.direction, chosen.strength])
     nothing = choose(found, cost, Limits(accuracy=0.0, balanced=0.0, caution=0.0))
-    assert nothing.direction is None
+    assert not nothing.applied
 
 
 def test_knowing_every_group_does_not_change_a_model_whose_gap_is_within_the_noise_of_its_sample() -> None:
@@ -92,7 +92,7 @@ def test_knowing_every_group_does_not_change_a_model_whose_gap_is_within_the_noi
         paths = trace_paths(EQUALIZED_ODDS, people, band, 2, (1, 2), [(slice(None), members)])
         found = falls(EQUALIZED_ODDS, paths, common_noise(256, 2, 2, np.random.default_rng(0)))
         chosen = choose(found, costs(people, band, 2), Limits(1.0, 1.0, caution=1.0))
-        changed += chosen.direction is not None
+        changed += chosen.applied
     assert changed <= 6
 
 
@@ -107,8 +107,8 @@ def test_limits_count_costs_with_their_standard_errors() -> None:
 def test_more_caution_never_prefers_a_less_certain_fall() -> None:
     found = Falls(np.array([[0.05, 0.03, 0.01]]), np.array([[0.06, 0.02, 0.001]]), np.zeros((1, 3)))
     free = Costs(*np.zeros((5, 1, 3)))
-    picks = [choose(found, free, Limits(caution=k)).strength for k in (0.0, 0.6, 1.2, 20.0)]
-    assert picks == [0, 1, 2, None]
+    picks = [choose(found, free, Limits(caution=k)) for k in (0.0, 0.6, 1.2, 20.0)]
+    assert [(pick.strength, pick.applied) for pick in picks] == [(0, True), (1, True), (2, True), (2, False)]
 
 
 def test_common_noise_has_no_mean() -> None:

@@ -9,7 +9,6 @@ import pytest
 from correction_people import simulated_population
 
 from apod.fairness.notions import EQUALIZED_ODDS, NOTIONS, Notion, member_rates
-from apod.heads.correction import Correction
 from apod.method.correction_choice import Limits
 from apod.method.correction_fit import STRENGTHS, Population, fit_correction
 from apod.method.posterior import memberships
@@ -39,12 +38,15 @@ def test_a_gap_that_shows_is_narrowed_by_200_answers(notion: Notion) -> None:
 def test_the_correction_that_is_kept_decides_as_the_one_that_was_judged() -> None:
     population, groups = simulated_population(2000, 1)
     fitted = fit_correction(population, some(groups, 150), EASY, seed=0)
-    assert fitted.correction is not None
+    assert fitted.chosen.applied
     members = memberships(population.reader, fitted.weights, population.people.inputs)
     margins = fitted.correction.margins(population.eta, members, [0.0, fitted.strength])
     decisions = population.people.decisions
     np.testing.assert_array_equal(margins[0] > 0, decisions == 1)
-    np.testing.assert_array_equal(margins[1] > 0, np.where(fitted.changed(), 1 - decisions, decisions) == 1)
+    after = np.where(fitted.changed(), 1 - decisions, decisions) == 1
+    np.testing.assert_array_equal(margins[1] > 0, after)
+    decided = fitted.correction.decisions(decisions, population.eta, members, [0.0, fitted.strength])
+    np.testing.assert_array_equal(decided, [decisions == 1, after])
 
 
 def test_all_is_a_function_of_the_answers_whatever_their_order_and_of_no_other_group() -> None:
@@ -62,7 +64,7 @@ def test_with_few_answers_and_a_group_that_does_not_show_the_model_stays() -> No
     for seed in range(6):
         population, groups = simulated_population(1200, seed, shows=0.0, gap=0.3)
         fitted = fit_correction(population, some(groups, 16, seed), Limits(caution=1.5), seed=seed)
-        kept += fitted.correction is None
+        kept += not fitted.chosen.applied
         assert fitted.strength in (0.0, *STRENGTHS)
     assert kept >= 5
 
@@ -106,5 +108,5 @@ def test_three_groups_have_directions_and_intervals_of_their_own() -> None:
     assert fitted.directions.shape[2] == 3
     before, after = fitted.estimates(1000, 0)
     assert 0 <= before.low <= before.gap <= before.high
-    assert isinstance(fitted.correction, Correction | None)
+    np.testing.assert_allclose(fitted.correction.direction.sum(axis=1), 0, atol=1e-12)
     assert np.isfinite(after.gap)

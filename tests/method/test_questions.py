@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from apod.method.questions import Informativeness, balanced_random, effective_draws, most_informative, reweighted
+from apod.method.questions import Informativeness, effective_draws, most_informative, random_of_stratum, reweighted
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_random_questions_keep_strata_equal_and_know_their_probability() -> None
     strata = np.array([0] * 90 + [1] * 10)
     askable, asked, rng = np.ones(100, dtype=bool), [], np.random.default_rng(0)
     for _ in range(8):
-        person, probability = balanced_random(strata, np.array(asked, dtype=int), askable, rng)
+        person, probability = random_of_stratum(strata, len(asked), askable, rng)
         assert probability == 1 / (askable & (strata == strata[person])).sum()
         askable[person] = False
         asked.append(person)

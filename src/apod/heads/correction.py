@@ -24,6 +24,7 @@ from apod.fairness.notions import Notion
 
 Floats = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
+IntArray = npt.NDArray[np.int64]
 
 ANGLES = 32
 NEVER = np.inf
@@ -73,8 +74,13 @@ class Correction:
         return np.asarray(2 * (eta - self.cut) - own * self.push(eta, members))
 
     def changes_at(self, eta: Floats, members: Floats) -> Floats:
-        """(n,) the strength above which a person's decision differs from the model's; infinite where it never does."""
+        """(n,) the strength from which on a decision differs from the model's; infinite where it never does."""
         return change_strengths(2 * (eta - self.cut), self.push(eta, members))
+
+    def decisions(self, decided: IntArray, eta: Floats, members: Floats, strengths: npt.ArrayLike) -> BoolArray:
+        """(K, n) corrected decisions of people the model decided so (n,); at strength 0 they are the model's own."""
+        own = np.atleast_1d(np.asarray(strengths, np.float64))[:, None]
+        return np.asarray((decided == 1) ^ ((own > 0) & (self.changes_at(eta, members) <= own)))
 
 
 def change_strengths(margin: Floats, push: Floats) -> Floats:

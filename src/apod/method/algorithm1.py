@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -113,6 +113,18 @@ class Question:
     def row(self) -> int:
         """Index into the training part."""
         return self.choice.row
+
+
+Ask = Callable[[Question], int]
+"""Gives the group code of a question's row; UNKNOWN when it cannot be told. Raises AnnotatorError."""
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A question and the group it got."""
+
+    question: Question
+    group: int
 
 
 class Mitigation:
@@ -305,6 +317,10 @@ class Mitigation:
             questions += [Question(number, self.round, choice) for choice in SELECTORS[selector](view, k, rng)]
         return questions
 
+    def first_answers(self, ask: Ask, budget: int) -> list[Answered]:
+        """Random answers, balanced by label, until every group has been seen."""
+        return first_answers(self, ask, budget)
+
     def add_answer(self, trajectory: int, row: int, group: int, weight: float = 1.0) -> None:
         """Add one answer to a trajectory's S; UNKNOWN = asked, but the annotator could not tell."""
         self.answers[trajectory] = self.answers[trajectory].plus(row, group, weight)
@@ -327,18 +343,6 @@ def _under(arrays: Mapping[str, npt.NDArray[Any]], prefix: str) -> Arrays:
     return {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}
 
 
-Ask = Callable[[Question], int]
-"""Gives the group code of a question's row; UNKNOWN when it cannot be told. Raises AnnotatorError."""
-
-
-@dataclass(frozen=True)
-class Answered:
-    """A question and the group it got."""
-
-    question: Question
-    group: int
-
-
 def first_answers(
     mitigation: Mitigation, ask: Ask, budget: int, trajectories: Sequence[int] | None = None
 ) -> list[Answered]:
@@ -351,13 +355,13 @@ def first_answers(
         return min(len(mitigation.answers[trajectory].groups_seen()) for trajectory in asking)
 
     return [
-        _ask(mitigation, ask, Question(trajectory, 0, choice))
+        put(mitigation, ask, Question(trajectory, 0, choice))
         for choice in first_choices_until_done(mitigation.pool, budget, groups_seen)
         for trajectory in asking
     ]
 
 
-def next_answers(mitigation: Mitigation, ask: Ask, budget: int, k: int) -> list[Answered]:
+def next_answers(mitigation: Alternating, ask: Ask, budget: int, k: int) -> list[Answered]:
     """Ask the next questions of every trajectory with answers left; none when all are spent or nobody is left."""
     left = [budget - len(answers) for answers in mitigation.answers]
     if max(left) <= 0:
@@ -365,19 +369,43 @@ def next_answers(mitigation: Mitigation, ask: Ask, budget: int, k: int) -> list[
     answered = []
     for question in mitigation.ask(min(k, max(left))):
         if left[question.trajectory] > 0:
-            answered.append(_ask(mitigation, ask, question))
+            answered.append(put(mitigation, ask, question))
             left[question.trajectory] -= 1
     return answered
 
 
-def _ask(mitigation: Mitigation, ask: Ask, question: Question) -> Answered:
+def put(mitigation: Alternating, ask: Ask, question: Question) -> Answered:
+    """Put one question and take in its answer."""
     answered = Answered(question, ask(question))
     mitigation.add_answer(question.trajectory, question.row, answered.group)
     return answered
 
 
+class Alternating(Protocol):
+    """Whatever asks, takes in answers and refits in turn: heads on a body, or the correction of a model."""
+
+    answers: list[Answers]
+    round: int
+
+    def first_answers(self, ask: Ask, budget: int) -> list[Answered]:
+        """Put the questions that come before any refit."""
+        ...
+
+    def ask(self, k: int = 1) -> list[Question]:
+        """The next k questions of every trajectory."""
+        ...
+
+    def add_answer(self, trajectory: int, row: int, group: int) -> None:
+        """Take in one answer."""
+        ...
+
+    def refit(self) -> None:
+        """Train on all answers so far."""
+        ...
+
+
 def run_rounds(
-    mitigation: Mitigation,
+    mitigation: Alternating,
     ask: Ask,
     budget: int,
     questions_per_round: int = 1,
@@ -385,7 +413,7 @@ def run_rounds(
     enough: Callable[[], bool] = lambda: False,
 ) -> None:
     """Run until the budget is spent, or `enough`; `on_round` gets the answers of every refit."""
-    answered = first_answers(mitigation, ask, budget) if mitigation.round == 0 else []
+    answered = mitigation.first_answers(ask, budget) if mitigation.round == 0 else []
     if answered:
         mitigation.refit()
         on_round(answered)

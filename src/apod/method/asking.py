@@ -15,7 +15,8 @@ import numpy.typing as npt
 from apod.fairness.notions import member_rates
 from apod.method.correction_fit import Population, sample_population
 from apod.method.gap_interval import signed_differences
-from apod.method.questions import Informativeness, balanced_random, effective_draws, most_informative, reweighted
+from apod.method.questions import Informativeness, effective_draws, most_informative, random_of_stratum, reweighted
+from apod.method.selection import Choice
 
 Floats = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -27,30 +28,42 @@ KEPT = 16
 JUDGED_ROWS = 20_000
 """The gap by every draw is estimated on so many people at most."""
 
+RANDOM_RULE = "random person of a label"
+INFORMATIVE_RULE = "person whose answer is expected to tell most about the gap"
 
-@dataclass(frozen=True)
-class Question:
-    """A row to ask about, and the probability with which it was drawn; None where it was chosen for what it tells."""
 
-    row: int
-    probability: float | None
+def random_turn(number: int, share: float) -> tuple[bool, int]:
+    """Whether the question after so many others is a random one, and how many random ones there were before."""
+    drawn = 0
+    for turn in range(number + 1):
+        random = turn < FIRST_RANDOM or drawn < share * (turn + 1)
+        if turn < number:
+            drawn += random
+    return random, drawn
 
 
 @dataclass(eq=False)
 class Asking:
-    """Chooses questions for one population; forgets nothing but the draws, which it can make again."""
+    """Chooses questions for one population by what is answered so far; nobody is asked about twice.
+
+    Which turn is a random one depends on how many questions there were before, and on nothing else.
+    """
 
     population: Population
     strata: IntArray  # (training,) random questions are equally shared among these
     seed: int
     random_share: float = RANDOM_SHARE
     _answered: dict[int, Floats] = field(default_factory=dict)  # row -> likelihood (G,)
+    _refused: set[int] = field(default_factory=set)  # asked about in vain
     _weights: Floats | None = None  # (D,) of the draws
     _members: npt.NDArray[np.float32] | None = None  # (D, training, G), or (D, training) of two groups
     _targets: Floats | None = None  # (D, t)
 
-    def hear(self, row: int, likelihood: Floats) -> None:
-        """Take in an answer: the draws that expected it count for more."""
+    def add_answer(self, row: int, likelihood: Floats | None) -> None:
+        """Take in an answer, None where it could not be given: the draws that expected it count for more."""
+        if likelihood is None:
+            self._refused.add(row)
+            return
         if row in self._answered:  # corrected: the draws know the earlier answer
             self._weights = None
         self._answered[row] = likelihood
@@ -62,28 +75,32 @@ class Asking:
     def forget(self, row: int) -> None:
         """Take an answer back."""
         self._answered.pop(row, None)
+        self._refused.discard(row)
         self._weights = None
 
-    def next(self, drawn: Sequence[int], count: int, out: Sequence[int], rng: np.random.Generator) -> list[Question]:
-        """The next questions. `out` are rows asked about and not answered yet, `drawn` all drawn at random so far."""
+    def choose(self, count: int, out: Sequence[int], rng: np.random.Generator) -> list[Choice]:
+        """The next questions; `out` are rows asked about and not answered yet."""
         askable = np.ones(self.population.training, dtype=np.bool_)
-        taken, random = [*self._answered, *out], list(drawn)
+        taken = [*self._answered, *self._refused, *out]
         askable[taken] = False
-        chosen: list[Question] = []
-        for _ in range(min(count, int(askable.sum()))):
-            total = len(taken) + 1
-            if total <= FIRST_RANDOM or len(random) < self.random_share * total:
-                row, probability = balanced_random(self.strata, np.array(random, dtype=np.int64), askable, rng)
-                chosen.append(Question(row, probability))
-                random.append(row)
+        chosen: list[Choice] = []
+        for number in range(len(taken), len(taken) + min(count, int(askable.sum()))):
+            random, before = random_turn(number, self.random_share)
+            if random:
+                row, probability = random_of_stratum(self.strata, before, askable, rng)
+                chosen.append(Choice(row, {"rule": RANDOM_RULE, "label": self._label(row)}, probability))
             else:
-                row = self._informative(askable, [*out, *(question.row for question in chosen)])
-                chosen.append(Question(row, None))
+                row = self._informative(askable, [*out, *(choice.row for choice in chosen)])
+                chosen.append(Choice(row, {"rule": INFORMATIVE_RULE, "label": self._label(row)}))
             askable[row] = False
-            taken.append(row)
         return chosen
 
+    def _label(self, row: int) -> int:
+        return int(self.population.people.labels[row])
+
     def _informative(self, askable: npt.NDArray[np.bool_], out: Sequence[int]) -> int:
+        if not self._answered:  # whoever was asked could not be told: draws of the prior say nothing about whom to ask
+            return int(np.flatnonzero(askable)[0])
         if self._weights is None or effective_draws(self._weights) < len(self._weights) / 2:
             self._sample()
         assert self._members is not None

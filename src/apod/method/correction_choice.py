@@ -45,11 +45,12 @@ class Falls:
 
 @dataclass(frozen=True)
 class Chosen:
-    """A direction and a place on its path; both None where the model stays."""
+    """The leading correction, a direction and a place on its path, and whether it is applied or the model stays."""
 
-    direction: int | None
-    strength: int | None
-    worth: float  # of the choice; where the model stays, of the best affordable correction (NaN: none is affordable)
+    direction: int
+    strength: int
+    worth: float  # of the leading correction; NaN where none is affordable
+    applied: bool
 
 
 def falls(notion: Notion, paths: Paths, noise: Floats) -> Falls:
@@ -98,14 +99,19 @@ def affordable(costs: Costs, limits: Limits) -> BoolArray:
 
 
 def choose(found: Falls, costs: Costs, limits: Limits) -> Chosen:
-    """The affordable correction of the greatest worth, or the model where that is not above 0."""
-    allowed = affordable(costs, limits) & np.isfinite(found.mean)
+    """The affordable correction of the greatest worth, which is applied where that is above 0.
+
+    Where nothing is affordable the weakest correction of the greatest worth leads, and is not applied.
+    """
+    possible = np.isfinite(found.mean)
+    allowed = affordable(costs, limits) & possible
+    worth = np.where(possible, found.worth(limits.caution), -np.inf)
     if not allowed.any():
-        return Chosen(None, None, float("nan"))
-    worth = np.where(allowed, found.worth(limits.caution), -np.inf)
+        return Chosen(int(worth[:, 0].argmax()), 0, float("nan"), False)
+    worth = np.where(allowed, worth, -np.inf)
     direction, strength = np.unravel_index(int(worth.argmax()), worth.shape)
     best = float(worth[direction, strength])
-    return Chosen(int(direction), int(strength), best) if best > 0 else Chosen(None, None, best)
+    return Chosen(int(direction), int(strength), best, best > 0)
 
 
 def common_noise(count: int, cells: int, groups: int, rng: np.random.Generator) -> Floats:

@@ -28,6 +28,7 @@ from apod.method.judgement import Costs, Judged, Paths, bands, costs, trace_path
 from apod.method.posterior import (
     DEFAULT_PRIOR,
     Block,
+    Matrix,
     People,
     Posterior,
     Prior,
@@ -102,22 +103,24 @@ class FittedCorrection:
     chosen: Chosen
 
     @property
-    def correction(self) -> Correction | None:
-        """The chosen direction; None where the model stays as it is."""
-        if self.chosen.direction is None:
-            return None
+    def correction(self) -> Correction:
+        """The leading direction, applied or not."""
         return Correction(self.scores, self.directions[self.chosen.direction], self.population.cut)
 
     @property
     def strength(self) -> float:
-        """The chosen strength; 0 where the model stays as it is."""
-        return 0.0 if self.chosen.strength is None else float(STRENGTHS[self.chosen.strength])
+        """The strength in use; 0 where the model stays as it is."""
+        return float(STRENGTHS[self.chosen.strength]) if self.chosen.applied else 0.0
 
     def rates(self) -> Floats:
-        """(D, k, G) rates of the chosen correction by draws."""
-        if self.chosen.direction is None or self.chosen.strength is None:
+        """(D, k, G) rates of what is applied, by draws."""
+        if not self.chosen.applied:
             return self.paths.base
         return np.asarray(self.paths.rates[self.chosen.direction, self.chosen.strength])
+
+    def members(self, inputs: Matrix) -> Floats:
+        """(n, G) P(group | x) by the f_a that bias scores read; needs no label."""
+        return memberships(self.population.reader, self.weights, inputs)
 
     def estimates(self, part: int, seed: int) -> tuple[GapEstimate, GapEstimate]:
         """The gaps to expect, before and after, in a part of so many people drawn like the population."""
@@ -129,8 +132,8 @@ class FittedCorrection:
         return base, estimate_gap(notion, self.rates(), people, generator(*key))
 
     def changed(self) -> npt.NDArray[np.bool_]:
-        """(n,) whose decision the chosen correction changes."""
-        if self.chosen.direction is None or self.chosen.strength is None:
+        """(n,) whose decision changes."""
+        if not self.chosen.applied:
             return np.zeros(len(self.population), dtype=np.bool_)
         return np.asarray(self.band[self.chosen.direction] <= self.chosen.strength)
 

@@ -87,17 +87,13 @@ def most_informative(
     return chosen
 
 
-def balanced_random(
-    strata: IntArray, asked: IntArray, askable: BoolArray, rng: np.random.Generator
-) -> tuple[int, float]:
-    """A person drawn at random from the stratum asked about least so far, and the probability of that draw.
+def random_of_stratum(strata: IntArray, turn: int, askable: BoolArray, rng: np.random.Generator) -> tuple[int, float]:
+    """A person drawn at random from the stratum whose turn it is, and the probability of that draw.
 
-    strata (n,) labels or cells · asked: rows already asked about. Of equally covered strata the smallest number counts.
+    strata (n,) labels or cells, asked about in turn; one with nobody left is passed over.
     """
     present = np.unique(strata[askable])
-    covered = np.bincount(strata[asked], minlength=int(strata.max()) + 1)[present]
-    stratum = present[covered.argmin()]
-    people = np.flatnonzero(askable & (strata == stratum))
+    people = np.flatnonzero(askable & (strata == present[turn % len(present)]))
     return int(people[rng.integers(len(people))]), 1 / len(people)
 
 

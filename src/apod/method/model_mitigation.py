@@ -1,0 +1,165 @@
+"""Algorithm 1 for any model: whom to ask, the answers so far, and the correction that they speak for.
+
+The user's model is the frozen body, the correction is the head (`heads.correction`). What it is after a refit is a
+function of the people, the seed and the answers alone (`method.correction_fit`), whatever their order: a run that is
+resumed, a fit on the same answers and a campaign give the same correction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from apod.data.dataset import UNKNOWN, IntArray
+from apod.errors import InputError
+from apod.fairness.notions import Notion
+from apod.maxmin import Coverage
+from apod.method.algorithm1 import Answered, Ask, Question, put
+from apod.method.asking import FIRST_RANDOM, RANDOM_SHARE, Asking
+from apod.method.correction_choice import Limits
+from apod.method.correction_fit import FittedCorrection, Population, fit_correction, make_population
+from apod.method.pool import Answers, Likeness
+from apod.method.posterior import People
+from apod.method.selection import SELECTORS, Choice, Scores, View
+from apod.models.scored import Scored
+from apod.randomness import generator
+
+Floats = npt.NDArray[np.float64]
+
+RANDOM_SHARES: Mapping[str, tuple[str, float]] = {
+    "gap": ("label", RANDOM_SHARE),
+    "cell": ("cell", 1.0),
+    "stratified": ("label", 1.0),
+}
+"""Selectors that ask by the posterior of f_a: what random questions are shared among, and their share."""
+
+FIRST_RULE = "first answers, random person of a label"
+
+
+class ModelMitigation:
+    """The state of Algorithm 1 around one frozen model."""
+
+    def __init__(
+        self,
+        scored: Scored,
+        labels: IntArray,
+        training: int,
+        *,
+        notion: Notion,
+        n_groups: int,
+        cut: float,
+        limits: Limits,
+        seed: int,
+        key: str = "",
+        selector: str = "gap",
+    ) -> None:
+        """People: the training part, scored out of fold, then those who are judged on besides.
+
+        labels (n,) 0 or 1 · training: so many come first, and only these are asked about · cut: the calibrated
+        probability at which the model's decision changes · key: what tells this population's randomness from others'.
+        """
+        people = People(scored.inputs, labels, scored.decisions, scored.margins)
+        self.population: Population = make_population(notion, people, scored.eta, cut, training, n_groups, seed)
+        self.limits, self.seed, self.key, self.selector = limits, seed, key, selector
+        self.answers = [Answers()]
+        self.round = 0
+        self._fitted: FittedCorrection | None = None
+        if selector not in (*RANDOM_SHARES, *SELECTORS):
+            raise InputError(f"No selector is called {selector!r}.")
+
+    @property
+    def notion(self) -> Notion:
+        """What is equalised, and what corrections are judged by."""
+        return self.population.notion
+
+    @property
+    def fitted(self) -> FittedCorrection | None:
+        """What the answers of the last refit say; None before anybody's group is known."""
+        return self._fitted
+
+    def likelihoods(self) -> dict[int, Floats]:
+        """Of every answered row, how likely the answer is by group: one-hot where it is certain."""
+        rows, groups = self.answers[0].known()
+        found: dict[int, Floats] = {}
+        for row, group, weight in zip(rows.tolist(), groups.tolist(), self.answers[0].trust().tolist(), strict=True):
+            found.setdefault(row, np.zeros(self.population.n_groups))[group] += weight
+        return found
+
+    def refit(self) -> None:
+        """The correction that all answers so far speak for."""
+        known = self.likelihoods()
+        self._fitted = fit_correction(self.population, known, self.limits, self.seed) if known else None
+        self.round += 1
+
+    def first_answers(self, ask: Ask, budget: int) -> list[Answered]:
+        """Random answers, balanced by label: before any, nothing can be guessed of anybody."""
+        rng = generator(self.seed, "first", self.key)
+        return [
+            put(
+                self, ask, Question(0, 0, Choice(choice.row, {**choice.reason, "rule": FIRST_RULE}, choice.probability))
+            )
+            for choice in self._asking.choose(min(FIRST_RANDOM, budget), (), rng)
+        ]
+
+    def ask(self, k: int = 1, unavailable: Sequence[int] = ()) -> list[Question]:
+        """The next k questions; `unavailable` are rows that somebody is being asked about."""
+        return [Question(0, self.round, choice) for choice in self._choices(k, unavailable)]
+
+    def _choices(self, k: int, unavailable: Sequence[int]) -> list[Choice]:
+        rng = generator(self.seed, "select", self.selector, self.key, len(self.answers[0]))
+        if self.selector in RANDOM_SHARES:
+            return self._asking.choose(k, unavailable, rng)
+        return SELECTORS[self.selector](self._view(unavailable), k, rng)
+
+    def add_answer(self, trajectory: int, row: int, group: int, weight: float = 1.0) -> None:
+        """Take in an answer; UNKNOWN = asked, but the annotator could not tell."""
+        self.answers[trajectory] = self.answers[trajectory].plus(row, group, weight)
+        self._asking.add_answer(row, None if group == UNKNOWN else self.likelihoods()[row])
+        if group != UNKNOWN and self.selector not in RANDOM_SHARES:
+            self._coverage.add([row])
+
+    def membership(self) -> Floats:
+        """(n, G) everybody's probable group, averaged over the draws; answers as they were given."""
+        population = self.population
+        if self._fitted is None:
+            return np.full((len(population), population.n_groups), 1 / population.n_groups)
+        known = self.likelihoods()
+        rows = np.array(sorted(known), dtype=np.int64)
+        likelihood = np.array([known[row] for row in rows.tolist()])
+        blocks = self._fitted.posterior.blocks(population.columns, rows, likelihood)
+        return np.concatenate([members.mean(axis=1, dtype=np.float64) for _, members in blocks])
+
+    def view(self, unavailable: Sequence[int] = ()) -> View:
+        """What a selector may see."""
+        return self._view(unavailable)
+
+    def _view(self, unavailable: Sequence[int]) -> View:
+        population, training = self.population, self.population.training
+        askable = np.ones(training, dtype=np.bool_)
+        askable[[*self.answers[0].rows, *unavailable]] = False
+
+        def scores() -> Scores:
+            return population.eta[:training], self.membership()[:training]
+
+        labels = population.people.labels[:training]
+        return View(labels, askable, scores, self._coverage, Likeness([self._ordinary]))
+
+    @cached_property
+    def _ordinary(self) -> npt.NDArray[np.float32]:
+        """(training, p) people as f_a's encoding has them: where a model has no embedding, distances are here."""
+        population = self.population
+        return np.ascontiguousarray(population.columns[: population.training, : population.reader.ordinary_count])
+
+    @cached_property
+    def _coverage(self) -> Coverage:
+        return Coverage(self._ordinary)
+
+    @cached_property
+    def _asking(self) -> Asking:
+        by, share = RANDOM_SHARES.get(self.selector, ("label", 1.0))
+        people, first = self.population.people, slice(0, self.population.training)
+        labels, decisions = people.labels[first], people.decisions[first]
+        return Asking(self.population, labels if by == "label" else 2 * labels + decisions, self.seed, share)
