@@ -12,36 +12,12 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from web_people import GROUPS, House, Live, housed, people, turn, until
+from web_people import GROUPS, XSS, House, Live, housed, nasty, turn, until
 
 from apod.campaign import Campaign
 from apod.errors import InputError
 
-XSS = [
-    "<script>alert(1)</script>",
-    '"><img src=x onerror=alert(1)>',
-    "javascript:alert(1)",
-    "';alert(1)//",
-    "</textarea><svg onload=alert(1)>",
-    "{{7*7}}${7*7}",
-    "\u202etxt.exe\u202c",
-]
 PNG = b"\x89PNG\r\n\x1a\n" + b"\x00" * 40
-
-
-def nasty(new_campaign: Callable[..., Campaign]) -> Campaign:
-    frame, _ = people(60)
-    for number, text in enumerate(XSS):
-        frame[f"{text} column"] = [f"{text} {row}" for row in range(len(frame))]
-        frame = frame.rename(columns={"education": XSS[0]}) if number == 0 else frame
-    return new_campaign(
-        groups=XSS[:3],
-        display=frame,
-        ids=[f"{XSS[row % len(XSS)]} {row}" for row in range(60)],
-        guidelines="\n".join(XSS),
-        legal_basis=XSS[1],
-        name=XSS[0],
-    )
 
 
 def test_scripts_in_data_travel_as_plain_json_and_unchanged(new_campaign: Callable[..., Campaign]) -> None:
@@ -66,14 +42,6 @@ def test_scripts_in_data_travel_as_plain_json_and_unchanged(new_campaign: Callab
             answer = owner.get(f"/api/v1/{path}")
             assert answer.headers["content-type"] == "application/json"
         assert owner.get("/api/v1/dashboard").json()["annotators"][0]["name"] == XSS[1]
-
-
-def test_no_page_holds_any_data(new_campaign: Callable[..., Campaign]) -> None:
-    with housed(nasty(new_campaign)) as house:
-        for path in ("/", "/enter"):
-            stranger, owner = house.stranger().get(path), house.owner().get(path)
-            assert stranger.content == owner.content
-            assert b"alert(1)" not in owner.content
 
 
 POLICY = {
@@ -109,29 +77,6 @@ def test_every_answer_has_the_strict_headers(house: House, path: str) -> None:
     assert "server" not in answer.headers
     if path.startswith("/api"):
         assert answer.headers["cache-control"] == "no-store"
-
-
-TRAVERSALS = [
-    "../web/app.py",
-    "..%2f..%2fcampaign%2faccess.py",
-    "%2e%2e/%2e%2e/etc/passwd",
-    "....//....//etc/passwd",
-    "/etc/passwd",
-    "..\\..\\app.py",
-    "app.py",
-    "static/../../app.py",
-    "%00",
-    "plotly.min.js/../../__init__.py",
-]
-
-
-@pytest.mark.parametrize("path", TRAVERSALS)
-def test_paths_lead_out_of_no_folder(house: House, path: str) -> None:
-    for start in ("/static/", "/pages/", "/api/v1/questions/", "/api/v1/export/", "/api/v1/downloads/"):
-        answer = house.owner().get(start + path)
-        assert answer.status_code in (401, 403, 404, 405, 422), start + path
-        assert b"import " not in answer.content
-        assert b"root:" not in answer.content
 
 
 @pytest.fixture
@@ -267,40 +212,6 @@ def test_a_body_too_large_is_refused_however_it_is_sent(house: House) -> None:
     assert lying.status_code == 413
 
 
-@pytest.mark.parametrize(
-    ("body", "status"),
-    [
-        (b"", 422),
-        (b"not json", 400),
-        (b"{", 400),
-        (b"[]", 422),
-        (b"null", 422),
-        (b'{"key": 5}', 422),
-        (b'{"key": ""}', 422),
-        (b'{"key": null}', 422),
-        (b'{"key": "' + b"x" * 201 + b'"}', 422),
-        (b'{"key": "k", "more": 1}', 422),
-        (b"\xff\xfe\x00", 400),
-        (b'{"key": "\xff"}', 400),
-        (b"[" * 30_000, 400),
-        (b'{"key": "\\ud800"}', (404, 422)),
-        (b'{"key": "a\\u0000b"}', (404, 422)),
-    ],
-)
-def test_malformed_and_wrong_bodies_are_errors_of_the_sender(house: House, body: bytes, status: Any) -> None:
-    maria = house.enter()
-    answer = maria.post("/api/v1/undo", content=body, headers={"Content-Type": "application/json"})
-    assert answer.status_code in (status if isinstance(status, tuple) else (status,)), answer.text
-    assert set(answer.json()["error"]) == {"code", "message"}
-
-
-def test_no_error_repeats_what_was_sent(house: House) -> None:
-    maria = house.enter()
-    question = turn(maria)["questions"][0]["id"]
-    for body in ({"answer": {"Nachtigall": 1}, "key": "k"}, {"answer": "Nachtigall", "key": "k"}, {"Nachtigall": 1}):
-        assert "Nachtigall" not in maria.post(f"/api/v1/questions/{question}/answer", json=body).text
-
-
 def keys_of(value: Any) -> set[str]:
     """All keys anywhere in a JSON value."""
     if isinstance(value, dict):
@@ -374,15 +285,3 @@ def test_neither_groups_nor_tokens_stand_in_a_log_line(server: Live, caplog: pyt
     text = "\n".join(lines)
     for secret in (*GROUPS, link.split(".")[-1], cookie.split(".")[-1]):
         assert secret not in text
-
-
-def test_a_failure_nobody_foresaw_tells_nothing(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    def burst(*_: Any) -> None:
-        raise ValueError(f"{GROUPS[0]} at /secret/place")
-
-    monkeypatch.setattr(type(house.campaign), "progress", burst)
-    answer = house.enter().get("/api/v1/progress")
-    assert answer.status_code == 500
-    assert GROUPS[0] not in answer.text
-    assert "/secret" not in answer.text
-    assert answer.json()["error"]["code"] == "internal"

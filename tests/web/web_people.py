@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -221,3 +221,41 @@ def until(condition: Any, seconds: float = 10.0) -> Any:
             return found
         time.sleep(0.02)
     raise AssertionError("waited in vain")
+
+
+def annotate(client, count: int) -> None:
+    for _ in range(count):
+        question = turn(client)["questions"][0]
+        group = GROUPS[int(question["row_id"].split()[1]) % 2]
+        body = {"answer": group, "key": question["id"]}
+        assert client.post(f"/api/v1/questions/{question['id']}/answer", json=body).status_code == 200
+
+
+def fitted(house: House, answers: int) -> None:
+    until(lambda: house.campaign.status().model_answers == answers)
+
+
+XSS = [
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "javascript:alert(1)",
+    "';alert(1)//",
+    "</textarea><svg onload=alert(1)>",
+    "{{7*7}}${7*7}",
+    "\u202etxt.exe\u202c",
+]
+
+
+def nasty(new_campaign: Callable[..., Campaign]) -> Campaign:
+    frame, _ = people(60)
+    for number, text in enumerate(XSS):
+        frame[f"{text} column"] = [f"{text} {row}" for row in range(len(frame))]
+        frame = frame.rename(columns={"education": XSS[0]}) if number == 0 else frame
+    return new_campaign(
+        groups=XSS[:3],
+        display=frame,
+        ids=[f"{XSS[row % len(XSS)]} {row}" for row in range(60)],
+        guidelines="\n".join(XSS),
+        legal_basis=XSS[1],
+        name=XSS[0],
+    )

@@ -12,19 +12,16 @@ from fastapi import APIRouter, FastAPI
 from fastapi.responses import StreamingResponse
 
 from apod.campaign import Campaign
-from apod.web import annotating, entering, owning, pictures, watching
-from apod.web.annotating import progress_body
-from apod.web.attempts import Attempts
-from apod.web.building import Builds
-from apod.web.desk import Served, Server
+from apod.web import annotator_routes, owner_routes, security
+from apod.web.annotator_routes import progress_body
+from apod.web.context import ResponseCache, Server, ServerContext
+from apod.web.downloads import Downloads
 from apod.web.errors import Refused, add_handlers, described
-from apod.web.guard import Anybody
-from apod.web.limits import Bucket
-from apod.web.looks import Looks
+from apod.web.events import Hub
+from apod.web.limits import Attempts, Bucket
 from apod.web.pages import page_routes
+from apod.web.security import Anybody, SecurityMiddleware
 from apod.web.settings import ServeSettings
-from apod.web.shield import Shield
-from apod.web.stream import Hub
 
 API = "/api/v1"
 THREADS = 64  # handlers at work at once; the campaign lets those who wait share one commit
@@ -41,7 +38,7 @@ def create_app(campaign: Campaign, settings: ServeSettings | None = None) -> Fas
         return body
 
     hub = Hub(campaign, progress, limits)
-    builds = Builds(campaign, hub.download_changed)
+    downloads = Downloads(campaign, hub.download_changed)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -49,7 +46,7 @@ def create_app(campaign: Campaign, settings: ServeSettings | None = None) -> Fas
         campaign.warm()
         yield
         hub.stop()
-        builds.stop()
+        downloads.stop()
 
     app = FastAPI(
         title="apod",
@@ -60,21 +57,21 @@ def create_app(campaign: Campaign, settings: ServeSettings | None = None) -> Fas
         redoc_url=None,
         lifespan=lifespan,
     )
-    app.state.server = Server(
+    app.state.server = ServerContext(
         campaign=campaign,
         settings=settings,
         hub=hub,
         pace=Bucket(limits.requests_per_second, limits.burst),
         attempts=Attempts(campaign.access, limits),
         cookie=cookie_name(campaign),
-        looks=Looks(campaign),
-        builds=builds,
+        responses=ResponseCache(campaign),
+        downloads=downloads,
     )
-    for router in (entering.router, annotating.router, pictures.router, _events, owning.router, watching.router):
+    for router in (security.router, annotator_routes.router, _events, owner_routes.router):
         app.include_router(router, prefix=API, responses=described(404, 409, 415))
     app.include_router(page_routes())
     add_handlers(app)
-    app.add_middleware(Shield, settings=settings)
+    app.add_middleware(SecurityMiddleware, settings=settings)
     return app
 
 
@@ -87,7 +84,7 @@ _events = APIRouter(tags=["events"])
 
 
 @_events.get("/events", response_class=StreamingResponse, responses={200: {"content": {"text/event-stream": {}}}})
-async def events(server: Served, who: Anybody) -> StreamingResponse:
+async def events(server: Server, who: Anybody) -> StreamingResponse:
     """Server-sent events: `progress`; `refit`, `access`, `download`, `stale` for the owner; `bye` at the end."""
     if server.hub.full(who):
         raise Refused(429, "Too many event streams are open: close some tabs.", retry_after=10)

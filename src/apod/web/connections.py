@@ -18,13 +18,12 @@ from typing import Any, Literal
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from apod.web.addresses import network_of
 from apod.web.limits import Limits
-from apod.web.settings import ServeSettings
+from apod.web.settings import ServeSettings, network_of
 
 log = logging.getLogger(__name__)
 WANTED_DESCRIPTORS = 4096
-_NOISY = ("uvicorn.error", "asyncio", "apod.web.connections", "apod.web.errors", "apod.web.stream")
+_NOISY = ("uvicorn.error", "asyncio", "apod.web.connections", "apod.web.errors", "apod.web.events")
 
 Phase = Literal["head", "body", "answer"]
 

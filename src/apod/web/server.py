@@ -14,7 +14,7 @@ from apod.campaign import Campaign
 from apod.errors import InputError
 from apod.web.app import create_app
 from apod.web.connections import LimitedProtocol, allowed_descriptors, connection_limits, quiet_logs
-from apod.web.desk import Server as Desk
+from apod.web.context import ServerContext
 from apod.web.settings import ServeSettings
 
 BACKLOG = 512
@@ -58,8 +58,8 @@ class Runner(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Say goodbye to all who watch, then close."""
-        desk: Desk = self.config.app.state.server  # type: ignore[union-attr]
-        desk.hub.stop()
+        context: ServerContext = self.config.app.state.server  # type: ignore[union-attr]
+        context.hub.stop()
         await super().shutdown(sockets)
 
 
@@ -81,7 +81,7 @@ class Config(uvicorn.Config):
             timeout_graceful_shutdown=LEAVE_SECONDS,
             backlog=max(16, min(BACKLOG, descriptors // 8)),  # so many may be accepted before one can be closed
             limit_concurrency=self.connection_limits[0] + 1,
-            proxy_headers=False,  # `addresses` reads them
+            proxy_headers=False,  # `settings.sender` reads them
         )
 
 

@@ -9,6 +9,7 @@ import web_people
 from web_people import GROUPS, House, housed, turn, until
 
 from apod.campaign import Campaign
+from apod.web.annotator_routes import content_type
 
 
 def answer(client, question: str, what: str = GROUPS[0], key: str = "k") -> object:
@@ -232,3 +233,21 @@ def test_two_servers_of_one_campaign_share_sessions_and_leases(house: House) -> 
             assert [q["id"] for q in turn(again)["questions"]] == [q["id"] for q in first]
     finally:
         other.close()
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [
+        (b"\x89PNG\r\n\x1a\nrest", "image/png"),
+        (b"\xff\xd8\xff\xe0rest", "image/jpeg"),
+        (b"GIF89arest", "image/gif"),
+        (b"RIFF1234WEBPrest", "image/webp"),
+        (b"RIFF1234WAVErest", None),
+        (b"<svg onload=alert(1)>", None),
+        (b"<!doctype html>", None),
+        (b"%PDF-1.7", None),
+        (b"", None),
+    ],
+)
+def test_a_picture_is_known_by_its_beginning(data: bytes, kind: str | None) -> None:
+    assert content_type(data) == kind

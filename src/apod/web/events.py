@@ -23,6 +23,8 @@ from apod.campaign.errors import CampaignError
 from apod.web.limits import Limits
 
 log = logging.getLogger(__name__)
+
+
 LOOK_SECONDS = 0.5
 BEAT_SECONDS = 15.0
 NOTHING_YET = RefitNews(None, None, 0, None)

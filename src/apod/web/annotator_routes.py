@@ -1,4 +1,8 @@
-"""The annotator's endpoints: the next question, the answer, taking it back. Owners may answer too, as "owner"."""
+"""The annotator's endpoints: the next question, its picture, the answer, taking it back.
+
+Owners may answer too, as "owner". A picture is found through one's own question, never by a path, and sent only if it
+truly is one.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +11,17 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path
+from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, StringConstraints
 
 from apod.campaign import Receipt
 from apod.campaign.access import OWNER, Visitor
 from apod.campaign.handing import Hand, Progress
+from apod.campaign.pictures import read_picture
 from apod.web.cases import Case, case_of
-from apod.web.desk import Served, Server
-from apod.web.guard import Anybody
+from apod.web.context import Server
+from apod.web.errors import Refused
+from apod.web.security import Anybody
 
 Text = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 QuestionId = Annotated[str, Path(pattern=r"^[0-9]{1,18}-[0-9]{1,18}$", description="As in a turn, such as 3-17.")]
@@ -82,7 +89,7 @@ class ReceiptBody(BaseModel):
     repeated: bool
 
 
-class Told(BaseModel):
+class AnswerTaken(BaseModel):
     """An answer's receipt, and what comes next."""
 
     receipt: ReceiptBody
@@ -144,7 +151,7 @@ def name_of(who: Visitor) -> str:
 
 
 @router.get("/campaign")
-def campaign(server: Served, who: Anybody) -> About:
+def campaign(server: Server, who: Anybody) -> About:
     """The groups, the guidelines and the legal basis."""
     rules = server.campaign.settings
     return About(
@@ -161,54 +168,54 @@ def campaign(server: Served, who: Anybody) -> About:
 
 
 @router.post("/turn")
-def turn(server: Served, who: Anybody, body: Empty) -> TurnBody:
+def turn(server: Server, who: Anybody, body: Empty) -> TurnBody:
     """The current question and the one after it, both leased; the same ones until they are answered."""
     return _turn(server, who)
 
 
 @router.get("/questions/{question}")
-def question(server: Served, who: Anybody, question: QuestionId) -> Case:
+def question(server: Server, who: Anybody, question: QuestionId) -> Case:
     """The case of one's own question, answered or not."""
     return _case(server.campaign.own_question(question, name_of(who)))
 
 
 @router.post("/questions/{question}/answer")
-def answer(server: Served, who: Anybody, question: QuestionId, body: AnswerBody) -> Told:
+def answer(server: Server, who: Anybody, question: QuestionId, body: AnswerBody) -> AnswerTaken:
     """Answer a question; durable when this returns."""
     given = server.campaign.tell(question, body.answer, annotator=name_of(who), key=_key(who, body.key))
-    return Told(receipt=_receipt(given), turn=_turn(server, who))
+    return AnswerTaken(receipt=_receipt(given), turn=_turn(server, who))
 
 
 @router.post("/questions/{question}/correction")
-def correction(server: Served, who: Anybody, question: QuestionId, body: AnswerBody) -> Told:
+def correction(server: Server, who: Anybody, question: QuestionId, body: AnswerBody) -> AnswerTaken:
     """Replace one's own answer."""
     given = server.campaign.correct(question, body.answer, annotator=name_of(who), key=_key(who, body.key))
-    return Told(receipt=_receipt(given), turn=_turn(server, who))
+    return AnswerTaken(receipt=_receipt(given), turn=_turn(server, who))
 
 
 @router.post("/questions/{question}/skip")
-def skip(server: Served, who: Anybody, question: QuestionId, body: Keyed) -> GivenBack:
+def skip(server: Server, who: Anybody, question: QuestionId, body: Keyed) -> GivenBack:
     """Give a question back for somebody else."""
     given = server.campaign.skip(question, annotator=name_of(who), key=_key(who, body.key))
     return GivenBack(given_back=given, turn=_turn(server, who))
 
 
 @router.post("/undo")
-def undo(server: Served, who: Anybody, body: Keyed) -> Undone:
+def undo(server: Server, who: Anybody, body: Keyed) -> Undone:
     """Take back one's last answer or skip."""
     found = server.campaign.undo(name_of(who), key=_key(who, body.key))
     return Undone(question=_case(found) if found is not None else None, turn=_turn(server, who))
 
 
 @router.get("/answers")
-def answers(server: Served, who: Anybody) -> OwnAnswers:
+def answers(server: Server, who: Anybody) -> OwnAnswers:
     """One's own last ten answers."""
     found = server.campaign.own_answers(name_of(who), 10)
     return OwnAnswers(answers=[Own(**vars(own), editable=True) for own in found])
 
 
 @router.get("/progress")
-def progress(server: Served, who: Anybody) -> ProgressBody:
+def progress(server: Server, who: Anybody) -> ProgressBody:
     """How far one is oneself, and the campaign."""
     return progress_body(server.campaign.progress(name_of(who)))
 
@@ -250,3 +257,44 @@ def _receipt(given: Receipt) -> ReceiptBody:
 def _key(who: Visitor, key: str) -> str:
     """A key of one's own: nobody can use up, or find out about, another's."""
     return hashlib.sha256(f"{name_of(who)}\x1f{key}".encode(errors="replace")).hexdigest()[:32]
+
+
+_STARTS = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+)
+_TYPES: dict[int | str, dict[str, Any]] = {
+    200: {"content": {kind: {} for kind in ("image/png", "image/jpeg", "image/gif", "image/webp")}}
+}
+
+
+@router.get("/questions/{question}/picture", response_class=Response, responses=_TYPES)
+def picture(server: Server, who: Anybody, question: QuestionId) -> Response:
+    """The picture of one's own question."""
+    found = server.campaign.own_question(question, name_of(who))
+    if found.image is None:
+        raise Refused(404, "This question has no picture.")
+    data = _read(found.image, server.campaign.settings.image_root, server.settings.limits.picture_bytes)
+    kind = content_type(data)
+    if kind is None:
+        raise Refused(415, "This file is no PNG, JPEG, GIF or WebP picture.")
+    return Response(data, media_type=kind, headers={"Cache-Control": "private, max-age=3600"})
+
+
+def content_type(data: bytes) -> str | None:
+    """The type by what the file begins with; its name says nothing."""
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "image/webp"
+    return next((kind for start, kind in _STARTS if data.startswith(start)), None)
+
+
+def _read(path: str, root: str | None, most: int) -> bytes:
+    try:
+        data = read_picture(path, root, most)
+    except (OSError, ValueError):
+        raise Refused(404, "The picture of this question is missing.") from None
+    if len(data) > most:
+        raise Refused(413, "The picture of this question is too large.")
+    return data

@@ -9,9 +9,8 @@ import pytest
 from web_people import House, housed
 
 from apod.campaign import Campaign
-from apod.web.attempts import Attempts
 from apod.web.errors import Refused
-from apod.web.limits import Limits
+from apod.web.limits import Attempts, Bucket, Limits
 from apod.web.settings import ServeSettings
 
 
@@ -118,3 +117,24 @@ def test_an_address_without_attempts_left_costs_one_look_a_second_and_gets_them_
     assert access.reads <= before + 1
     now = 10.0  # six a minute
     attempts.check("a", wrong(7))
+
+
+def test_a_bucket_gives_a_burst_and_then_a_pace_to_each() -> None:
+    now = 0.0
+    bucket = Bucket(2.0, 3, clock=lambda: now)
+    assert [bucket.take("a") > 0 for _ in range(5)] == [False, False, False, True, True]
+    assert bucket.take("b") == 0
+    assert bucket.take("a") == pytest.approx(0.5)
+    now = 0.5
+    assert bucket.take("a") == 0
+    assert bucket.take("a") > 0
+    now = 1000.0
+    assert [bucket.take("a") > 0 for _ in range(4)] == [False, False, False, True]
+
+
+def test_a_bucket_forgets_whoever_was_seen_longest_ago() -> None:
+    bucket = Bucket(1e-9, 1, clock=lambda: 0.0)
+    for number in range(10_001):
+        bucket.take(str(number))
+    assert bucket.take("10000") > 0
+    assert bucket.take("0") == 0

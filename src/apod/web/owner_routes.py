@@ -1,0 +1,288 @@
+"""The owner's endpoints: the dashboard, the operating point, who may come in, pausing, exports and downloads."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Request
+from fastapi import Path as PathParameter
+from fastapi.responses import FileResponse, Response
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.background import BackgroundTask
+
+from apod.audit.estimate import ENOUGH
+from apod.campaign.access import OWNER
+from apod.campaign.achieved import Achieved
+from apod.campaign.watching import Dashboard
+from apod.web.annotator_routes import Empty, Text
+from apod.web.context import Server
+from apod.web.downloads import FILES, Download, What
+from apod.web.errors import Refused
+from apod.web.security import Owner
+
+AccessId = Annotated[str, PathParameter(pattern=r"^[0-9a-f]{16}$")]
+
+
+class StateBody(BaseModel):
+    """Whether the campaign asks."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    state: Literal["open", "paused"]
+
+
+class StateSeen(BaseModel):
+    """Whether the campaign asks, and if not, why."""
+
+    state: Literal["open", "paused", "done", "finished"]
+
+
+class OperatingPoint(BaseModel):
+    """The strength of the head to use; null leaves the choice to the classifier."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    strength: float | None
+
+
+class Chosen(BaseModel):
+    """The operating point."""
+
+    chosen: float | None
+
+
+class Invitation(BaseModel):
+    """Whom to let in, how, and for how long."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    name: Text
+    role: Literal["owner", "annotator"] = "annotator"
+    what: Literal["link", "token"] = "link"
+    days: float = Field(default=7.0, gt=0, le=366)
+
+
+class Invited(BaseModel):
+    """A link, or a program's token; it can be seen this once."""
+
+    id: str
+    link: str | None
+    token: str | None
+    expires_at: str
+
+
+class Entry(BaseModel):
+    """A link, session or token."""
+
+    id: str
+    what: Literal["link", "session", "token"]
+    role: Literal["owner", "annotator"]
+    name: str
+    created_at: str
+    expires_at: str
+    used_at: str | None
+    state: Literal["active", "used", "expired", "revoked"]
+    current: bool
+
+
+class Entries(BaseModel):
+    """All links, sessions and tokens."""
+
+    access: list[Entry]
+
+
+class Whose(BaseModel):
+    """Whose access."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    name: Text
+
+
+class Revoked(BaseModel):
+    """How many links, sessions and tokens were ended."""
+
+    revoked: int
+
+
+router = APIRouter(tags=["owner"])
+
+
+@router.put("/state")
+def state(server: Server, who: Owner, body: StateBody) -> StateSeen:
+    """Pause the campaign, or go on."""
+    server.campaign.pause(body.state == "paused")
+    return StateSeen(state=server.campaign.progress().phase)
+
+
+@router.put("/operating-point")
+def operating_point(server: Server, who: Owner, body: OperatingPoint) -> Chosen:
+    """Choose the point on the curve at which the classifier decides."""
+    server.campaign.choose(body.strength)
+    return Chosen(chosen=server.campaign.chosen())
+
+
+@router.get("/access")
+def access(server: Server, who: Owner) -> Entries:
+    """Links, sessions and tokens; secrets are not among them."""
+    found: list[dict[str, Any]] = [vars(entry) for entry in server.campaign.access.entries()]
+    return Entries(access=[Entry(**entry, current=entry["id"] == who.id) for entry in found])
+
+
+@router.post("/access", status_code=201)
+def invite(request: Request, server: Server, who: Owner, body: Invitation) -> Invited:
+    """Make a link for a person, or a token for a program."""
+    name = OWNER if body.role == "owner" else body.name
+    made = server.campaign.access.grant(name, body.role, body.what, body.days)
+    is_link = body.what == "link"
+    link = f"{server.settings.origin_for(request.headers.get('host'))}/enter#{made.token}"
+    return Invited(
+        id=made.id,
+        link=link if is_link else None,
+        token=None if is_link else made.token,
+        expires_at=made.expires_at,
+    )
+
+
+@router.post("/access/revoke")
+def revoke_name(server: Server, who: Owner, body: Whose) -> Revoked:
+    """End everything somebody has."""
+    count = server.campaign.access.revoke_name(body.name)
+    return Revoked(revoked=count)
+
+
+@router.delete("/access/{id}", status_code=204)
+def revoke(server: Server, who: Owner, id: AccessId) -> None:
+    """End a link, a session or a token."""
+    server.campaign.access.revoke(id)
+
+
+_BOUND = ("bound", "observed", "sampling_term", "covering_term", "epsilon")
+_COUNTS = (
+    "name", "budget", "answered", "pending", "remaining", "questions", "cannot_tell", "declined", "skipped", "late",
+    "uncounted", "withdrawn", "erased", "erasures_due", "gold_answered", "agreement", "behind", "refitting",
+    "refit_failures", "measuring_failure", "reminders", "by_purpose", "model_answers",
+)  # fmt: skip
+_EXPORTS = {
+    "csv": (".csv", "text/csv; charset=utf-8"),
+    "jsonl": (".jsonl", "application/x-ndjson"),
+    "parquet": (".parquet", "application/vnd.apache.parquet"),
+    "label-studio": (".json", "application/json"),
+}
+
+Export = Literal["csv", "jsonl", "parquet", "label-studio"]
+
+
+class DownloadBody(BaseModel):
+    """The state of a download. `stale`: answers or the operating point changed since."""
+
+    what: str
+    state: Literal["none", "running", "ready", "failed"]
+    answers: int | None
+    stale: bool
+    message: str | None
+
+
+@router.get("/dashboard", response_class=Response, responses={200: {"content": {"application/json": {}}}})
+def dashboard(server: Server, who: Owner) -> Response:
+    """Everything the dashboard shows but the map."""
+    body = server.responses.get("dashboard", lambda: dashboard_body(server.campaign.dashboard()))
+    return Response(body, media_type="application/json")
+
+
+@router.get("/dashboard/map", response_class=Response, responses={200: {"content": {"application/json": {}}}})
+def pool_map(server: Server, who: Owner) -> Response:
+    """The pool in two dimensions, and whom we asked."""
+    body = server.responses.get("map", server.campaign.pool_map)
+    if body == b"null":
+        raise Refused(404, "The map comes with the first model.")
+    return Response(body, media_type="application/json")
+
+
+@router.get("/export/{format}", response_class=FileResponse)
+def export(server: Server, who: Owner, format: Export) -> FileResponse:
+    """All answers that stand, as a file. It holds people's groups."""
+    ending, kind = _EXPORTS[format]
+    handle, name = tempfile.mkstemp(suffix=ending)  # for this user alone
+    path = Path(name)
+    with open(handle, "wb"):
+        pass
+    try:
+        server.campaign.export(path)
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+    sent = BackgroundTask(_forget, path)
+    return FileResponse(path, media_type=kind, filename=f"answers{ending}", background=sent)
+
+
+@router.get("/downloads/{what}")
+def download(server: Server, who: Owner, what: What) -> DownloadBody:
+    """The state of a download."""
+    return _download(server, what, server.downloads.state(what))
+
+
+@router.post("/downloads/{what}", status_code=202)
+def build(server: Server, who: Owner, what: What, body: Empty) -> DownloadBody:
+    """Have it built from what is there now; `download` events tell when it is ready."""
+    return _download(server, what, server.downloads.start(what))
+
+
+@router.get("/downloads/{what}/file", response_class=FileResponse)
+def file(server: Server, who: Owner, what: What) -> FileResponse:
+    """The file, once it is ready."""
+    found = server.downloads.state(what)
+    if found.path is None:
+        raise Refused(404, "It is not built yet.")
+    name, kind = FILES[what]
+    return FileResponse(found.path, media_type=kind, filename=name)
+
+
+def dashboard_body(found: Dashboard) -> dict[str, Any]:
+    """The dashboard as it goes out; only the newest outcome in full."""
+    status = found.status
+    history = [_outcome(item, item is found.history[-1]) for item in found.history]
+    return {
+        "seq": found.event,
+        "campaign": {
+            **{name: getattr(status, name) for name in _COUNTS},
+            "groups": status.groups,
+            "labels": found.labels,
+            "rows": found.rows,
+            "state": found.phase,
+            "audit_planned": found.audit_planned,
+            "audit_needed": ENOUGH,
+        },
+        "pace": {"per_hour": found.per_hour, "seconds_left": found.seconds_left},
+        "strengths": [point["strength"] for point in history[-1]["curve"]] if history else [],
+        "chosen": found.strength,
+        "operating": found.operating,
+        "history": history,
+        "subgroups": found.subgroups,
+        "asked": found.asked,
+        "annotators": found.annotators,
+    }
+
+
+def _outcome(item: Achieved, full: bool) -> dict[str, Any]:
+    outcome = dict(item.outcome)
+    if not full:
+        outcome.pop("note", None)
+        outcome.pop("outlook", None)
+        outcome.pop("outlook_withheld", None)
+        if outcome.get("audit") is not None:
+            audit = outcome["audit"]
+            gap = {name: value for name, value in audit["before"].items() if name != "groups"}
+            outcome["audit"] = {"answers": audit["answers"], "before": gap}
+        if outcome.get("bound") is not None:
+            outcome["bound"] = {name: outcome["bound"][name] for name in _BOUND}
+    return {"answers": item.answers, "at": item.at, **outcome}
+
+
+def _download(server: Server, what: What, found: Download) -> DownloadBody:
+    stale = found.of is not None and found.of != server.campaign.version()
+    return DownloadBody(what=what, state=found.state, answers=found.answers, stale=stale, message=found.message)
+
+
+def _forget(path: Path) -> None:
+    with suppress(OSError):
+        path.unlink()
