@@ -15,7 +15,7 @@ import apod
 PACKAGE = Path(apod.__file__).parent
 
 LAYERS: list[set[str]] = [
-    {"errors", "randomness", "threads", "files", "jsonable", "processes"},
+    {"errors", "randomness", "threads", "files", "jsonable", "printable", "processes"},
     {"data", "fairness"},
     {"heads", "maxmin"},
     {"models"},

@@ -34,6 +34,7 @@ from apod.campaign.outlook import spent_enough
 from apod.campaign.reserve import Progress, audit_proposals, mix, progress
 from apod.campaign.state import LEAST_GAIN, Proposal, State
 from apod.errors import CheckpointError
+from apod.printable import printable
 from apod.processes import be_nice
 
 log = logging.getLogger(__name__)
@@ -393,7 +394,7 @@ class Background:
             try:
                 busy = step()
             except StoreError as error:  # the database is away: answers cannot come in either
-                log.warning("refit waits: %s", error)
+                log.warning("refit waits: %s", printable(error))
                 busy = False
             except Exception as error:  # noqa: BLE001 the loop must outlive whatever happens in one round
                 log.warning("refit failed with %s; it is tried again", type(error).__name__)

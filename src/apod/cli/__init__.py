@@ -16,15 +16,17 @@ from apod.cli.bench import bench, figures
 from apod.cli.campaign import add_commands
 from apod.cli.datasets import datasets
 from apod.cli.options import offers_settings
+from apod.cli.output import echo
 from apod.cli.run import run
 from apod.cli.select import select
 from apod.cli.serve import add_commands as add_web_commands
 from apod.errors import ApodError
+from apod.printable import printable
 
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"apod {version('apod-fairness')}")
+        echo(f"apod {version('apod-fairness')}")
         raise typer.Exit
 
 
@@ -51,13 +53,17 @@ def build_app() -> typer.Typer:
     return app
 
 
-def _until_interrupted(invoke: Callable[[Any], Any], context: Any) -> Any:
-    """Ctrl-C ends any command with one line; what was acknowledged before stays."""
+def _invoke(invoke: Callable[[Any], Any], context: Any) -> Any:
+    """Run a command: Ctrl-C ends it with one line, and what it says of wrong usage steers no terminal."""
     try:
         return invoke(context)
     except KeyboardInterrupt:
-        typer.echo("interrupted: what was written before stays; run the command again to go on.", err=True)
+        echo("interrupted: what was written before stays; run the command again to go on.", err=True)
         raise typer.Exit(130) from None
+    except Exception as error:
+        if hasattr(error, "format_message"):  # wrong usage, as click says it: what was typed may be a file's name
+            vars(error)["message"] = printable(vars(error)["message"])
+        raise
 
 
 def main() -> None:
@@ -65,9 +71,9 @@ def main() -> None:
     for library in ("OMP", "OPENBLAS", "MKL"):  # before NumPy and torch load: see apod.threads
         os.environ.setdefault(f"{library}_NUM_THREADS", "1")
     app = typer.main.get_command(build_app())
-    app.invoke = partial(_until_interrupted, app.invoke)  # type: ignore[method-assign]
+    app.invoke = partial(_invoke, app.invoke)  # type: ignore[method-assign]
     try:
         app()
     except ApodError as error:
-        typer.echo(f"error: {error}", err=True)
+        echo(f"error: {error}", err=True)
         sys.exit(2)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from apod.cli.options import words
+from apod.cli.output import echo, echo_json
 from apod.errors import InputError
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def audit(
     result = found.audit()
     more = result.precision.needed(within)
     if as_json:
-        typer.echo(json.dumps(result.to_dict() | {"needed": {str(within): more}}))
+        echo_json(result.to_dict() | {"needed": {str(within): more}})
         return
     render(result, within, more)
 
@@ -93,11 +94,9 @@ def _draw(found: AuditTable, count: int, out: Path | None, as_json: bool, group:
         cells = write_cells(list(drawn.columns), drawn.itertuples(index=False))
         write_private(out, cells)  # it will hold people's groups
     if as_json:
-        typer.echo(drawn.drop(columns="group").to_json(orient="records"))
+        echo_json(json.loads(drawn.drop(columns="group").to_json(orient="records")))
         return
-    typer.echo(
-        f"{count} people to ask, {len(drawn)} in all, in {out}. Fill in `group`, then audit with --answers {out}."
-    )
+    echo(f"{count} people to ask, {len(drawn)} in all, in {out}. Fill in `group`, then audit with --answers {out}.")
 
 
 def render(result: Audit, within: float, more: int | None) -> None:
@@ -105,26 +104,29 @@ def render(result: Audit, within: float, more: int | None) -> None:
     from apod.fairness.metrics import RATE_WORDS
 
     rates = result.notion.rates or tuple(RATE_WORDS)
-    typer.echo(
+    echo(
         f"{result.people} people, {result.drawn} answers drawn at random"
         + (f", {result.known} more known" if result.known else "")
         + f"; {result.level:.0%} intervals"
     )
     for name, view in result.views.items():
-        typer.echo(f"\n{name}")
+        echo()
+        echo(name)
         for group, found in view.groups.items():
             shown = [f"{RATE_WORDS[rate]} {_span(found[rate])}" for rate in rates]
-            typer.echo(f"  {group}: {'   '.join(shown)}")
+            echo(f"  {group}: {'   '.join(shown)}")
         what = " - ".join(result.group_names) if len(result.group_names) == 2 else "highest - lowest"
         for rate in rates:
             beside = f"   (answers alone: {_span(view.classical[rate])})" if rate in view.classical else ""
-            typer.echo(f"  {RATE_WORDS[rate]} {what}: {_span(view.differences[rate])}{beside}")
-        typer.echo(f"  gap {result.notion.words.gap}: {_span(view.gap)}")
+            echo(f"  {RATE_WORDS[rate]} {what}: {_span(view.differences[rate])}{beside}")
+        echo(f"  gap {result.notion.words.gap}: {_span(view.gap)}")
     if result.change is not None:
-        typer.echo(f"\nfrom {result.change.before} to {result.change.after}: gap {_span(result.change.gap)}")
-    typer.echo(f"\nplan: {plan_text(more, within, result.precision.left)}")
+        echo()
+        echo(f"from {result.change.before} to {result.change.after}: gap {_span(result.change.gap)}")
+    echo()
+    echo(f"plan: {plan_text(more, within, result.precision.left)}")
     for note in result.notes():
-        typer.echo(f"note: {note}")
+        echo(f"note: {note}")
 
 
 def plan_text(more: int | None, within: float, left: int) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from apod.cli.options import ADDRESS, ENGINE, chosen_backend
+from apod.cli.output import echo
 from apod.errors import InputError
 
 if TYPE_CHECKING:
@@ -64,15 +65,16 @@ def bench(
             jobs or processors,
             show,
             backend,
-            note=lambda text: typer.echo(f"note: {text}", err=True),
+            note=lambda text: echo(f"note: {text}", err=True),
         )
     runs = store.read("runs")
-    typer.echo(_finished(runs, out), err=True)
+    for line in _finished(runs, out):
+        echo(line, err=True)
     if (runs["status"] == "failed").all():
         raise typer.Exit(1)
 
 
-def _finished(runs: pd.DataFrame, out: Path) -> str:
+def _finished(runs: pd.DataFrame, out: Path) -> list[str]:
     """What is on record, what failed and why, and what comes next."""
     failed = runs.loc[runs["status"] == "failed", "error"]
     said = [f"{len(runs)} runs on record in {out}, {len(failed)} failed."]
@@ -82,7 +84,7 @@ def _finished(runs: pd.DataFrame, out: Path) -> str:
         said.append("Once the cause is mended, --retry-failed runs them again.")
     if len(failed) < len(runs):
         said.append(f"Next: apod figures {out}")
-    return "\n".join(said)
+    return said
 
 
 def figures(
@@ -102,4 +104,4 @@ def figures(
     with shown_progress("Drawing figures") as show:
         written = draw_figures(results, out or results / "figures", data_dir, show)
     for path in written:
-        typer.echo(path)
+        echo(path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -13,6 +12,7 @@ import typer
 from apod.cli.campaign_options import FILES, JSON, NAME, URL, WHO, opened_campaign, without_password
 from apod.cli.campaign_report import latest_audit, report, show_status
 from apod.cli.options import offers_settings, words
+from apod.cli.output import echo, echo_json
 from apod.errors import InputError
 
 if TYPE_CHECKING:
@@ -94,12 +94,12 @@ def new(
         status = created.status()
     finally:
         created.close()
-    typer.echo(f"{status.name}: {status.budget} answers to ask for. Next: apod ask {without_password(url)}")
+    echo(f"{status.name}: {status.budget} answers to ask for. Next: apod ask {without_password(url)}")
     for reminder in status.reminders:
-        typer.echo(f"reminder: {reminder}", err=True)
+        echo(f"reminder: {reminder}", err=True)
     advice = audit_advice(budget, audit_share, overlap)
     if advice is not None:
-        typer.echo(f"note: {advice}", err=True)
+        echo(f"note: {advice}", err=True)
 
 
 def _gold(path: Path) -> dict[int, str]:
@@ -118,11 +118,11 @@ def list_(url: str = URL, as_json: bool = JSON) -> None:
 
     found = campaigns(url)
     if as_json:
-        typer.echo(json.dumps([asdict(info) for info in found]))
+        echo_json([asdict(info) for info in found])
         return
     for info in found:
         state = ", ended" if info.finished else f", {info.pending} in hands" if info.pending else ""
-        typer.echo(f"{info.name}: {info.answered} of {info.budget} answers{state}")
+        echo(f"{info.name}: {info.answered} of {info.budget} answers{state}")
 
 
 def close(url: str = URL, campaign: str | None = NAME, files: Path | None = FILES) -> None:
@@ -132,7 +132,7 @@ def close(url: str = URL, campaign: str | None = NAME, files: Path | None = FILE
     """
     with opened_campaign(url, campaign, files) as opened:
         opened.finish()
-    typer.echo("The campaign is ended; its answers, log and classifier stay.")
+    echo("The campaign is ended; its answers, log and classifier stay.")
 
 
 def pause(url: str = URL, campaign: str | None = NAME, files: Path | None = FILES) -> None:
@@ -142,7 +142,7 @@ def pause(url: str = URL, campaign: str | None = NAME, files: Path | None = FILE
     """
     with opened_campaign(url, campaign, files) as opened:
         opened.pause()
-    typer.echo("The campaign is paused. To go on: apod campaign resume.")
+    echo("The campaign is paused. To go on: apod campaign resume.")
 
 
 def resume(url: str = URL, campaign: str | None = NAME, files: Path | None = FILES) -> None:
@@ -154,7 +154,7 @@ def resume(url: str = URL, campaign: str | None = NAME, files: Path | None = FIL
         if opened.status().finished:
             raise InputError("The campaign was ended: nothing goes on.")
         opened.pause(False)
-    typer.echo("The campaign goes on.")
+    echo("The campaign goes on.")
 
 
 def upgrade_(url: str = URL) -> None:
@@ -166,7 +166,7 @@ def upgrade_(url: str = URL) -> None:
 
     store = Store(url)
     try:
-        typer.echo(f"The schema is at {upgrade(store)}.")
+        echo(f"The schema is at {upgrade(store)}.")
     finally:
         store.dispose()
 
@@ -185,7 +185,7 @@ def ask(
     with opened_campaign(url, campaign, files) as opened:
         turn = opened.turn(annotator)
     if as_json:
-        typer.echo(json.dumps(turn.question.to_json() if turn.question is not None else turn.to_json()))
+        echo_json(turn.question.to_json() if turn.question is not None else turn.to_json())
         return
     _show(url, turn)
 
@@ -204,16 +204,14 @@ def _show(url: str, turn: Turn) -> None:
     question = turn.question
     if question is None:
         wait = f" Ask again in {turn.retry_after / 60:.0f} min." if turn.retry_after else ""
-        typer.echo(_NO_QUESTION[turn.why] + wait)
+        echo(_NO_QUESTION[turn.why] + wait)
         return
-    typer.echo(f"question {question.id}: {question.row_id}")
+    echo(f"question {question.id}: {question.row_id}")
     for column, value in question.display.items():
-        typer.echo(f"  {column}: {value}")
+        echo(f"  {column}: {value}")
     if question.label is not None:
-        typer.echo(f"  label: {question.label}")
-    typer.echo(
-        f"answer: apod tell {without_password(url)} {question.id} {'|'.join(question.groups)}|cannot_tell|declined"
-    )
+        echo(f"  label: {question.label}")
+    echo(f"answer: apod tell {without_password(url)} {question.id} {'|'.join(question.groups)}|cannot_tell|declined")
 
 
 def tell(
@@ -236,12 +234,12 @@ def tell(
         act = opened.correct if correct else opened.tell
         receipt = act(question, answer, kind=kind, annotator=annotator, key=key)
     if as_json:
-        typer.echo(json.dumps(asdict(receipt)))
+        echo_json(asdict(receipt))
         return
     late = " It came after the lease had run out." if receipt.late else ""
     counted = "" if receipt.counted else " It does not count: somebody else has the question, or the budget is taken."
     counted = " It was taken back since." if receipt.undone else counted
-    typer.echo(("Recorded before; nothing was added." if receipt.repeated else "Recorded.") + late + counted)
+    echo(("Recorded before; nothing was added." if receipt.repeated else "Recorded.") + late + counted)
 
 
 def skip(
@@ -257,7 +255,7 @@ def skip(
     """
     with opened_campaign(url, campaign, files) as opened:
         given = opened.skip(question, annotator=annotator)
-    typer.echo("Given back." if given else "It was given back before.")
+    echo("Given back." if given else "It was given back before.")
 
 
 def undo(url: str = URL, annotator: str = WHO, campaign: str | None = NAME, files: Path | None = FILES) -> None:
@@ -267,7 +265,7 @@ def undo(url: str = URL, annotator: str = WHO, campaign: str | None = NAME, file
     """
     with opened_campaign(url, campaign, files) as opened:
         question = opened.undo(annotator)
-    typer.echo("Taken back." if question is None else f"Taken back; question {question.id} is yours again.")
+    echo("Taken back." if question is None else f"Taken back; question {question.id} is yours again.")
 
 
 def status(
@@ -290,13 +288,13 @@ def status(
         if annotators:
             found["by_annotator"] = [asdict(report) for report in opened.annotators()]
     if as_json:
-        typer.echo(json.dumps(found))
+        echo_json(found)
         return
     show_status(found)
     for one in found.get("by_annotator", []):
-        typer.echo(f"  {one}")
+        echo(f"  {one}")
     for reminder in found["reminders"]:
-        typer.echo(f"reminder: {reminder}", err=True)
+        echo(f"reminder: {reminder}", err=True)
 
 
 def export(
@@ -313,9 +311,9 @@ def export(
     """
     with opened_campaign(url, campaign, files) as opened:
         report = opened.export(path, format, tasks=tasks)
-    typer.echo(f"{report.answers} answers and {report.handed} open questions in {path}.")
+    echo(f"{report.answers} answers and {report.handed} open questions in {path}.")
     if report.until is not None:
-        typer.echo(f"The open questions are put to nobody else until {report.until}; apod import takes them in.")
+        echo(f"The open questions are put to nobody else until {report.until}; apod import takes them in.")
 
 
 def import_(
@@ -334,7 +332,7 @@ def import_(
     with opened_campaign(url, campaign, files) as opened:
         report = opened.import_(path, format, annotator=annotator, kind=kind)
     conflicts = f", {len(report.conflicts)} left as they were (answered differently before)" if report.conflicts else ""
-    typer.echo(f"{report.added} added, {report.repeated} known before, {report.skipped} empty{conflicts}.")
+    echo(f"{report.added} added, {report.repeated} known before, {report.skipped} empty{conflicts}.")
 
 
 def erase(
@@ -353,11 +351,11 @@ def erase(
     with opened_campaign(url, campaign, files) as opened:
         done = opened.erase(row=row, question=question, annotator=annotator)
     if as_json:
-        typer.echo(json.dumps(asdict(done)))
+        echo_json(asdict(done))
         return
-    typer.echo(f"{done.answers} answers and {done.models} models erased.")
+    echo(f"{done.answers} answers and {done.models} models erased.")
     if not done.overwritten:
-        typer.echo(
+        echo(
             "Their bytes are still in the database's files, because somebody is reading an older state: end that "
             "reader, then run `apod status`, which overwrites them and says so."
         )
@@ -377,14 +375,14 @@ def verify(
     with opened_campaign(url, campaign, files) as opened:
         found = opened.verify_log(noted)
     if as_json:
-        typer.echo(json.dumps(asdict(found)))
+        echo_json(asdict(found))
     else:
         state = "The log is whole" if found.ok else "THE LOG OR ITS FILES WERE CHANGED"
-        typer.echo(f"{state}: {found.events} events, head {found.head}")
+        echo(f"{state}: {found.events} events, head {found.head}")
         for problem in found.problems:
-            typer.echo(f"  {problem}")
+            echo(f"  {problem}")
         for name in found.unverified:
-            typer.echo(f"  not verified: {name}, computed by an earlier version, which did not log it")
+            echo(f"  not verified: {name}, computed by an earlier version, which did not log it")
     if not found.ok:
         raise typer.Exit(1)
 
@@ -396,7 +394,7 @@ def show_log(url: str = URL, campaign: str | None = NAME, files: Path | None = F
     """
     with opened_campaign(url, campaign, files) as opened:
         for entry in opened.log():
-            typer.echo(json.dumps(entry))
+            echo_json(entry)
 
 
 def add_commands(app: typer.Typer) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from apod.cli.campaign_options import FILES, JSON, NAME, URL, opened_campaign
+from apod.cli.output import echo, echo_json
 
 if TYPE_CHECKING:
     from apod.campaign import Campaign
@@ -32,34 +33,34 @@ def show_status(found: dict[str, Any]) -> None:
     """Counts, the groups as answers spell them, what more answers would bring, and the audit."""
     from apod.report.outlook import outlook_sentence
 
-    typer.echo(f"{found['name']}: {found['standing']} of {found['budget']} answers, {found['pending']} in hands")
+    echo(f"{found['name']}: {found['standing']} of {found['budget']} answers, {found['pending']} in hands")
     if found["finished"]:
-        typer.echo("  closed: nothing more is asked")
+        echo("  closed: nothing more is asked")
     elif found["paused"]:
         why = " by itself, the rest of the budget is expected to gain less than its least gain"
         itself = why if found["paused_because"] else ""
-        typer.echo(f"  paused{itself}: nobody is asked until it goes on (`apod campaign resume`, or the owner's page)")
+        echo(f"  paused{itself}: nobody is asked until it goes on (`apod campaign resume`, or the owner's page)")
     if found["answered"] > found["standing"]:
         gone = found["answered"] - found["standing"]
-        typer.echo(f"  {gone} more erased; they stay paid from the budget, which has {found['remaining']} left")
+        echo(f"  {gone} more erased; they stay paid from the budget, which has {found['remaining']} left")
     if found["erasures_due"]:
-        typer.echo(
+        echo(
             f"  {found['erasures_due']} erasures are still to be overwritten in the database's files: somebody reads "
             "an older state; it happens at the first call after that reader has ended"
         )
     if found["withdrawn"]:
         some = ", ".join(map(str, found["withdrawn"][:10])) + (", ..." if len(found["withdrawn"]) > 10 else "")
-        typer.echo(
+        echo(
             f"  {len(found['withdrawn'])} questions withdrawn, their pictures cannot be shown (rows {some}): correct "
             "the files, and ask about these people elsewhere"
         )
-    typer.echo(f"  groups: {', '.join(found['groups'])}")
+    echo(f"  groups: {', '.join(found['groups'])}")
     for name in ("cannot_tell", "declined", "skipped", "late", "erased", "model_answers", "behind", "agreement"):
         if found[name]:
-            typer.echo(f"  {name.replace('_', ' ')}: {found[name]}")
+            echo(f"  {name.replace('_', ' ')}: {found[name]}")
     if found["outlook"]:
-        typer.echo(f"  {outlook_sentence(found['outlook'])}")
-    typer.echo(f"  {point_text(found['operating_point'])}")
+        echo(f"  {outlook_sentence(found['outlook'])}")
+    echo(f"  {point_text(found['operating_point'])}")
     if found["audit"] is not None:
         show_audit(found["audit"], found["operating_point"])
 
@@ -82,11 +83,11 @@ def show_audit(found: dict[str, Any], point: dict[str, Any] | None) -> None:
         views += [(f"with strength {point['strength']:g}", audited["after"]), (CHANGE, audited["change"])]
     for name, gap in views:
         said = within(gap, signed_points if name == CHANGE else points)
-        typer.echo(f"  gap {name}, by {found['answers']['drawn']} audit answers: {said} points")
+        echo(f"  gap {name}, by {found['answers']['drawn']} audit answers: {said} points")
     for entry in found["plan"]:
         if entry["more"]:
             exact = f"{100 * entry['within']:g} points"
-            typer.echo(f"  plan: {entry['more']} more audit answers for the differences within {exact}")
+            echo(f"  plan: {entry['more']} more audit answers for the differences within {exact}")
 
 
 def report(
@@ -106,12 +107,11 @@ def report(
 
     with opened_campaign(url, campaign, files) as opened:
         facts = campaign_facts(opened)
-    text = json.dumps(facts, indent=1, allow_nan=False)
     if as_json:
-        typer.echo(text)
+        echo_json(facts, indent=1)
         return
     folder = out or Path(f"{facts['campaign']}-report".replace("/", "-"))
     folder.mkdir(parents=True, exist_ok=True)
-    write_private(folder / "report.json", text.encode())
+    write_private(folder / "report.json", json.dumps(facts, indent=1, allow_nan=False).encode())
     write_private(folder / "report.html", render_campaign(facts).encode())
-    typer.echo(f"{folder / 'report.html'} and report.json are written.")
+    echo(f"{folder / 'report.html'} and report.json are written.")

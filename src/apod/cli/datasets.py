@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 
 import typer
+
+from apod.cli.output import echo, echo_json
 
 
 def datasets(
@@ -21,9 +22,9 @@ def datasets(
 
     rows = catalogue(data_dir)
     if as_json:
-        typer.echo(json.dumps([asdict(row) for row in rows], indent=2))
+        echo_json([asdict(row) for row in rows], indent=2)
         return
     for row in rows:
-        typer.echo(f"{typer.style(row.name, bold=True)}  {row.what}")
-        typer.echo(f"  {row.rows:,} rows; groups {' / '.join(row.groups)}; {row.budget} answers; {row.licence}")
-        typer.echo(f"  {typer.style(row.status, fg='green' if row.here else 'yellow')}")
+        echo(f"{row.name}  {row.what}", bold=True)
+        echo(f"  {row.rows:,} rows; groups {' / '.join(row.groups)}; {row.budget} answers; {row.licence}")
+        echo(f"  {row.status}", fg="green" if row.here else "yellow")

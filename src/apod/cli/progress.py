@@ -10,13 +10,13 @@ from typing import Any
 
 from rich.console import Console, Group
 from rich.live import Live
-from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from apod.cli.progress_lines import ProgressLines
+from apod.cli.progress_lines import ProgressLines, plain, show_line
 from apod.fairness.metrics import RATE_WORDS
 from apod.fairness.notions import find_notion
+from apod.printable import printable
 from apod.report.numbers import percent, points, signed_points
 from apod.report.outlook import expected_so_far, outlook_sentence
 from apod.report.verdict import judge
@@ -30,7 +30,7 @@ class TerminalListener(Listener):
         self._console = Console(stderr=True)
         self._show_live, self._quiet = self._console.is_terminal and not quiet, quiet
         self._progress = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
@@ -64,14 +64,14 @@ class TerminalListener(Listener):
         if not self._show_live:
             self._print(f"{text} ...")
 
-    def _print(self, line: str) -> None:
-        self._console.print(line, soft_wrap=True, markup=False, highlight=False)
+    def _print(self, line: str, style: str = "") -> None:
+        show_line(self._console, line, style)
         self.lines.spoke()
 
     def body(self, done: int, total: int, text: str) -> None:
         """Move the body's bar."""
         self.lines.update(done, total, text)
-        self._progress.update(self._body, completed=done, total=total, description=text)
+        self._progress.update(self._body, completed=done, total=total, description=printable(text))
 
     def round(self, entry: dict[str, Any], answers: list[dict[str, Any]], budget: int) -> None:
         """Show the round: who was asked and the curve so far; to a person who answers, only how many are left."""
@@ -80,14 +80,12 @@ class TerminalListener(Listener):
             return
         self.lines.update(entry["answered"], budget)
         reason = answers[-1]["reason"] if answers else {}
-        asked = ", ".join(escape(str(reason[key])) for key in ("group", "label") if reason.get(key) is not None)
+        asked = ", ".join(printable(reason[key]) for key in ("group", "label") if reason.get(key) is not None)
         if not self._show_live:
-            self._console.print(
+            self._print(
                 f"round {entry['round']:>3}  answers {entry['answered']:>3}/{budget}  asked about {asked:<28}"
-                f"  test part, base model: {_point(entry['curve'][0])}; {_leading(entry)}{_ahead(entry)}",
-                soft_wrap=True,
+                f"  test part, base model: {_point(entry['curve'][0])}; {_leading(entry)}{_ahead(entry)}"
             )
-            self.lines.spoke()
             return
         self._progress.update(
             self._answers, visible=True, total=budget, completed=entry["answered"], description=f"asked about {asked}"
@@ -97,9 +95,8 @@ class TerminalListener(Listener):
     def summary(self, result: dict[str, Any], report: Path) -> None:
         """Before and after, per group, and where the report is."""
         before, after = result["vanilla"], result["selected"]
-        table = Table(
-            "test part", "without mitigation", f"with strength {after['strength']:g}", title=result["dataset"]
-        )
+        columns = ("test part", "without mitigation", f"with strength {after['strength']:g}")
+        table = Table(*columns, title=plain(result["dataset"]))
         for name, title, show in (
             ("accuracy", "accuracy", percent),
             ("balanced_accuracy", "balanced accuracy", percent),
@@ -111,26 +108,25 @@ class TerminalListener(Listener):
         for group in result["group_names"]:
             for rate in find_notion(result["notion"]).rates:
                 values = [percent(point["groups"][group][rate]) for point in (before, after)]
-                table.add_row(f"{RATE_WORDS[rate]} of {escape(group)}{_of(before['groups'][group], rate)}", *values)
+                what = f"{RATE_WORDS[rate]} of {group}{_of(before['groups'][group], rate)}"
+                table.add_row(plain(what), *values)
         self._console.print(table)
-        self._console.print(
+        self._print(
             f"{len(result['answers'])} answers out of {result['n_train']:,} people; "
             f"{result['changes']['total']:,} of {result['n_test']:,} test decisions change; "
-            f"{result['timing']['total_seconds']:.1f} s.",
-            soft_wrap=True,
+            f"{result['timing']['total_seconds']:.1f} s."
         )
         if result["outlook"] is not None:
-            self._console.print(outlook_sentence(result["outlook"]), soft_wrap=True, highlight=False)
+            self._print(outlook_sentence(result["outlook"]))
         for note in result["notes"]:
-            self._console.print(f"note: {note}", soft_wrap=True, markup=False)
+            self._print(f"note: {note}")
         if result["selected_because"]:
-            self._console.print(result["selected_because"], soft_wrap=True, markup=False, highlight=False)
+            self._print(result["selected_because"])
         if after["strength"] > 0 and None not in (before["gap"], after["gap"]) and after["gap"] >= before["gap"]:
-            self._console.print("[yellow]The gap did not shrink.[/yellow]")
+            self._print("The gap did not shrink.", "yellow")
         for caution in judge(result).cautions:
-            said = f"[yellow]{escape(f'{caution.title}. {caution.text}')}[/yellow]"
-            self._console.print(said, soft_wrap=True, highlight=False)
-        self._console.print(f"report: {report}", soft_wrap=True)
+            self._print(f"{caution.title}. {caution.text}", "yellow")
+        self._print(f"report: {report}")
 
 
 def _curve_table(entry: dict[str, Any]) -> Table:

@@ -10,6 +10,9 @@ from types import TracebackType
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.text import Text
+
+from apod.printable import printable
 
 EVERY = 30.0  # seconds
 Show = Callable[[int, int, str], None]
@@ -104,16 +107,16 @@ def shown_progress(
     """What shows the progress of a command on standard error; a bar is seen `at_once`, or with the first news."""
     console = Console(stderr=True)
     if not console.is_terminal:
-        with ProgressLines(lambda line: _print(console, line), what, clock, wait) as lines:
+        with ProgressLines(lambda line: show_line(console, line), what, clock, wait) as lines:
             yield lines.update
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     bars = Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=console)
     task = bars.add_task(what, total=None)
 
     def show(done: int, total: int, detail: str) -> None:
         bars.start()
-        bars.update(task, completed=done, total=total, description=detail or what)
+        bars.update(task, completed=done, total=total, description=printable(detail or what))
 
     try:
         if at_once:
@@ -133,5 +136,11 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
 
 
-def _print(console: Console, line: str) -> None:
-    console.print(line, soft_wrap=True, markup=False, highlight=False)
+def plain(text: object, style: str = "") -> Text:
+    """The text for rich's consoles and tables: markup, links and emoji codes in it mean nothing."""
+    return Text(printable(text), style)
+
+
+def show_line(console: Console, text: object, style: str = "") -> None:
+    """Print a line on rich's console."""
+    console.print(plain(text, style), soft_wrap=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from apod.cli.options import numbers, words
+from apod.cli.output import echo, echo_json
 from apod.errors import ApodError, InputError
 from apod.method.settings import SHARED, Settings, settings_from
 
@@ -87,7 +87,7 @@ def run(
     except OSError as error:
         raise InputError(f"Cannot write to {folder} ({error.strerror}): choose another --out.") from None
     if as_json:
-        typer.echo(json.dumps(outcome.result))
+        echo_json(outcome.result)
     listener.summary(outcome.result, report)
 
 
@@ -141,11 +141,11 @@ def _person(data: Dataset, settings: Settings) -> Annotator:
 
     if settings.trajectories != SHARED:
         raise InputError("The paper preset asks anew for every strength: answer by hand with the default preset.")
-    return TerminalPrompt(data, say=lambda text: typer.echo(text, err=True), listen=_listen)
+    return TerminalPrompt(data, say=lambda text: echo(text, err=True), listen=_listen)
 
 
 def _listen(prompt: str) -> str:
-    typer.echo(prompt, nl=False, err=True)
+    echo(prompt, end="", err=True)
     return input()
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import typer
 
 from apod.cli.options import ADDRESS, ENGINE, chosen_engine
+from apod.cli.output import echo, echo_json
 
 
 def select(
@@ -43,9 +43,9 @@ def select(
             ids=None if ids is None else str(ids),
         ).to_dict()
     if len(found["picks"]) < k:
-        typer.echo(f"only {len(found['picks'])} people were there to pick from, of {k} asked for", err=True)
+        echo(f"only {len(found['picks'])} people were there to pick from, of {k} asked for", err=True)
     if as_json:
-        typer.echo(json.dumps(found))
+        echo_json(found)
         return
     for pick in found["picks"]:
-        typer.echo(f"{pick.get('id', pick['row'])}\t{'inf' if pick['distance'] is None else pick['distance']}")
+        echo(pick.get("id", pick["row"]), "inf" if pick["distance"] is None else pick["distance"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from apod.cli.campaign_options import FILES, JSON, NAME, URL, opened_campaign
+from apod.cli.output import echo, echo_json
 from apod.errors import InputError
 
 if TYPE_CHECKING:
@@ -46,13 +46,13 @@ def serve(
     def ready(found: ServeSettings) -> None:
         opened.note_address(found.origin)
         link = opened.access.grant("owner", "owner", days=1)
-        typer.echo(f"{opened.name} on {found.origin} (Ctrl-C ends the server; the campaign goes on)")
-        typer.echo(f"owner: {found.origin}/enter#{link.token}")
-        typer.echo("This link opens one session, within a day. For annotators: apod invite.")
+        echo(f"{opened.name} on {found.origin} (Ctrl-C ends the server; the campaign goes on)")
+        echo(f"owner: {found.origin}/enter#{link.token}")
+        echo("This link opens one session, within a day. For annotators: apod invite.")
         if address is not None and not trusted_proxy:
-            typer.echo("note: name your proxy with --trusted-proxy, so that limits count by person.", err=True)
+            echo("note: name your proxy with --trusted-proxy, so that limits count by person.", err=True)
         if not found.loopback:
-            typer.echo(
+            echo(
                 f"warning: {host} can be reached from other machines, and nothing is encrypted: people's groups travel "
                 "in the open. Put a proxy with HTTPS before it and pass --url.",
                 err=True,
@@ -89,10 +89,10 @@ def invite(
     shown = made.token if token else f"{origin}/enter#{made.token}"
     if as_json:
         what = "token" if token else "link"
-        typer.echo(json.dumps({"id": made.id, "name": made.name, what: shown, "expires_at": made.expires_at}))
+        echo_json({"id": made.id, "name": made.name, what: shown, "expires_at": made.expires_at})
         return
-    typer.echo(shown)
-    typer.echo(f"{'The token is' if token else 'The link opens one session,'} good until {made.expires_at}.", err=True)
+    echo(shown)
+    echo(f"{'The token is' if token else 'The link opens one session,'} good until {made.expires_at}.", err=True)
 
 
 def list_(url: str = URL, campaign: str | None = NAME, files: Path | None = FILES, as_json: bool = JSON) -> None:
@@ -103,10 +103,10 @@ def list_(url: str = URL, campaign: str | None = NAME, files: Path | None = FILE
     with opened_campaign(url, campaign, files) as opened:
         found = opened.access.entries()
     if as_json:
-        typer.echo(json.dumps([asdict(entry) for entry in found]))
+        echo_json([asdict(entry) for entry in found])
         return
     for entry in found:
-        typer.echo(f"{entry.id} {entry.what} {entry.state} {entry.role} {entry.name} until {entry.expires_at}")
+        echo(f"{entry.id} {entry.what} {entry.state} {entry.role} {entry.name} until {entry.expires_at}")
 
 
 def revoke(
@@ -127,7 +127,7 @@ def revoke(
             access.revoke(which)
     if not count:
         raise InputError("There is nothing to end under that id or name: see `apod access list`.")
-    typer.echo(f"{count} ended.")
+    echo(f"{count} ended.")
 
 
 def add_commands(app: typer.Typer) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from apod.data.dataset import UNKNOWN, Dataset, IntArray
 from apod.errors import AnnotatorError
 from apod.method.algorithm1 import Question
+from apod.printable import printable
 
 Annotator = Callable[[int], str | None]
 """Gives the group name of a dataset row, or None when it cannot be told."""
@@ -37,13 +38,14 @@ class TerminalPrompt:
     def __call__(self, row: int) -> str | None:
         """Ask until the answer is one of the numbers."""
         names = self._dataset.group_names
-        self._say(f"\nRow {self._dataset.rows[row]} of {self._dataset.name}")
+        self._say("")
+        self._say(printable(f"Row {self._dataset.rows[row]} of {self._dataset.name}"))
         for column, value in self._dataset.features.iloc[row].items():
-            self._say(f"  {column}: {value}")
+            self._say(printable(f"  {column}: {value}"))
         choices = ", ".join(f"{number} = {name}" for number, name in enumerate(names, start=1))
         while True:
             try:
-                reply = self._listen(f"Group? {choices}, 0 = cannot tell: ").strip()
+                reply = self._listen(printable(f"Group? {choices}, 0 = cannot tell: ")).strip()
             except EOFError:
                 raise AnnotatorError("The input ended before the last answer: run again with --resume.") from None
             if reply == "0":

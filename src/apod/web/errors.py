@@ -21,6 +21,7 @@ from apod.campaign.errors import (
     UnknownQuestion,
 )
 from apod.errors import ApodError, BudgetError, InputError
+from apod.printable import printable
 
 log = logging.getLogger(__name__)
 
@@ -96,7 +97,7 @@ async def _apod_error(request: Request, error: Any) -> Response:
         return problem(500, "The server could not do this; its log says more.")
     message = _NO_QUESTION if isinstance(error, NotYours | UnknownQuestion) else str(error)
     if isinstance(error, StoreError):  # its text names paths and servers
-        log.error("%s", error)
+        log.error("%s", printable(error))
         message = "The database cannot be used at the moment: nothing is lost, repeat in a while."
     return problem(status, message, retry_after=2.0 if status == 503 else None)
 
