@@ -45,20 +45,21 @@ def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
 HALF = """
 import sys
 from pathlib import Path
+from apod.campaign.files import Files
 from apod.files import replacing
-with replacing(Path(sys.argv[1]), private=True) as file:
-    file.write(b"female, male, female")
-    file.flush()
+folder = Path(sys.argv[1])
+with {} as file:
+    file.write(b"female, male, female" * 100_000)
     print("written", flush=True)
     sys.stdin.read()
 """
 
 
 @pytest.mark.skipif(not hasattr(os, "O_TMPFILE"), reason="this system has no files without a name")
-def test_a_process_killed_while_it_writes_leaves_nothing_behind(tmp_path: Path) -> None:
-    path = tmp_path / "groups.csv"
+@pytest.mark.parametrize("way", ['replacing(folder / "groups.csv", private=True)', 'Files(folder).writer(".txt")'])
+def test_a_process_killed_while_it_writes_leaves_nothing_behind(tmp_path: Path, way: str) -> None:
     with subprocess.Popen(
-        [sys.executable, "-c", HALF, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-c", HALF.format(way), str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as writer:
         assert writer.stdout is not None
         assert writer.stdout.readline() == b"written\n"

@@ -8,6 +8,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 from uuid import uuid4
@@ -28,19 +29,40 @@ def replacing(path: Path, *, private: bool = False) -> Iterator[BinaryIO]:
     A reader sees the old file or the new one, after a power cut too. A `private` one its owner alone may read. While
     it is written the file has no name where the file system allows that, so a killed process leaves nothing behind.
     """
-    partial = path.with_name(f".{path.name}.{uuid4().hex}.partial")
+    with new_file(path.parent, private=private) as new:
+        yield new.file
+        new.path = path
+
+
+@dataclass
+class NewFile:
+    """A file under way, and where it goes once it is whole."""
+
+    file: BinaryIO
+    path: Path | None = None
+
+
+@contextmanager
+def new_file(folder: Path, *, private: bool = False) -> Iterator[NewFile]:
+    """A file to write that takes the place of its `path` when the block ends without an error: see `replacing`.
+
+    The path, in this folder, has to be set within the block; it may depend on what was written.
+    """
+    partial = folder / f".{uuid4().hex}.partial"
     mode = 0o600 if private else 0o666
-    handle = _nameless(path.parent, mode)
+    handle = _nameless(folder, mode)
     if named := handle is None:
         handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
         with os.fdopen(handle, "wb") as file:
-            yield file
+            new = NewFile(file)
+            yield new
+            assert new.path is not None, "a new file needs its path before the block ends"
             file.flush()
             os.fsync(file.fileno())
             if not named:
                 _name(file.fileno(), partial)
-        partial.replace(path)
+        partial.replace(new.path)
     except BaseException:
         with suppress(OSError):
             partial.unlink()
@@ -89,14 +111,19 @@ def digest(*parts: str | bytes | npt.NDArray[Any], size: int = 16) -> str:
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
-    """Replace `path` by these tensors in safetensors form, with the facts as JSON and a checksum in its header."""
+    """Replace `path` by these tensors and facts."""
+    content = packed_tensors(tensors, facts)
+    with replacing(path) as file:
+        file.write(content)
+
+
+def packed_tensors(tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> bytes:
+    """These tensors in safetensors form, with the facts as JSON and a checksum in the header."""
     import safetensors.torch
 
     packed = {name: value.detach().contiguous() for name, value in tensors.items()}
     text = json.dumps(dict(facts))
-    content = safetensors.torch.save(packed, metadata={"facts": text, "checksum": checksum(packed, text)})
-    with replacing(path) as file:
-        file.write(content)
+    return safetensors.torch.save(packed, metadata={"facts": text, "checksum": checksum(packed, text)})
 
 
 def checksum(tensors: Mapping[str, Tensor], facts: str) -> str:

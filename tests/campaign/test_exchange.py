@@ -217,6 +217,16 @@ def annotate_outside(path: Path, answers: list[object]) -> None:
     path.write_text(json.dumps(tasks))
 
 
+@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet", "label-studio"])
+def test_a_format_goes_by_the_name_that_help_and_web_call_it(on_sqlite: Workshop, tmp_path: Path, form: str) -> None:
+    campaign = on_sqlite.create(budget=6, ids=IDS)
+    campaign.tell(campaign.ask("anna"), GROUPS[0])  # type: ignore[arg-type]
+    path = tmp_path / "answers"
+    assert campaign.export(path, form).answers == 1
+    assert campaign.exported(form) == path.read_bytes()
+    assert campaign.import_(path, form).repeated == 1
+
+
 def test_label_studio_tasks_go_out_and_their_annotations_come_in(workshop: Workshop, tmp_path: Path) -> None:
     campaign = workshop.create(budget=6, ids=IDS)
     path = tmp_path / "tasks.json"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import pickle
 import warnings
@@ -138,6 +139,13 @@ def test_saving_needs_a_fit_and_a_place(fitted: APODClassifier, tmp_path: Path) 
         fitted.save(tmp_path / "nowhere" / "one")
     with pytest.raises(InputError, match="cannot be written"):
         fitted.save(tmp_path)
+
+
+def test_a_file_that_is_open_gets_what_a_path_gets(fitted: APODClassifier, tmp_path: Path) -> None:
+    fitted.save(tmp_path / "one")
+    file = io.BytesIO()
+    fitted.save(file)
+    assert file.getvalue() == (tmp_path / "one").read_bytes()
 
 
 class Bomb:

@@ -20,6 +20,7 @@ from apod.campaign.create import Pool, check_options, create, table_pool
 from apod.campaign.engine import EngineFactory, GroupAnswer, Model
 from apod.campaign.erasing import Erasure, erase
 from apod.campaign.errors import CampaignError, NotFound
+from apod.campaign.exchange import format_of
 from apod.campaign.handing import Handing
 from apod.campaign.journal import Desk, Journal, read_answers
 from apod.campaign.owning import Owning
@@ -309,6 +310,10 @@ class Campaign(Handing, Owning):
         For Label Studio, `tasks` hands out so many open questions along with them, for `task_days`.
         """
         return transfer.export(self, Path(path), format, tasks, task_days)
+
+    def exported(self, format: str) -> bytes:
+        """All answers that stand, as the content of a file: csv, parquet, jsonl or label-studio."""
+        return transfer.packed(self, format_of(Path(), format))[0]
 
     def import_(
         self,

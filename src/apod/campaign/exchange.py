@@ -20,7 +20,8 @@ from apod.data.csv_cells import read_cells, write_cells
 from apod.data.frames import refuse_repeated
 from apod.errors import InputError, UnknownName
 
-SUFFIXES = {".csv": "csv", ".parquet": "parquet", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "label_studio"}
+LABEL_STUDIO = "label-studio"
+SUFFIXES = {".csv": "csv", ".parquet": "parquet", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": LABEL_STUDIO}
 
 
 @dataclass(frozen=True)
@@ -233,4 +234,4 @@ WRITERS: Mapping[str, Callable[[Sequence[Record]], bytes]] = {
     "jsonl": to_jsonl,
 }
 READERS: Mapping[str, Callable[[bytes], Batch]] = {"csv": from_csv, "parquet": from_parquet, "jsonl": from_jsonl}
-FORMATS = (*WRITERS, "label_studio")
+FORMATS = (*WRITERS, LABEL_STUDIO)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import tempfile
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -17,6 +16,7 @@ import numpy.typing as npt
 import safetensors.numpy
 
 from apod.campaign.errors import FileDamaged, StoreError
+from apod.files import new_file
 
 _BLOCK = 1 << 22
 _Seen = tuple[int, int, int, int]  # where a file lies, how long it is, and when it was changed last
@@ -117,27 +117,17 @@ class Files:
         """A file under way; it gets its name, and becomes durable, when the block ends without an error."""
         try:
             self._make_folder()
-            handle, temporary = tempfile.mkstemp(dir=self.folder, prefix=".part-")  # mode 0600
-        except OSError as error:
-            raise StoreError(f"{self.folder} cannot be written ({error.strerror}): nothing was recorded.") from None
-        try:
-            with os.fdopen(handle, "wb") as raw:
-                file = HashingFile(raw)
+            with new_file(self.folder, private=True) as new:
+                file = HashingFile(new.file)
                 yield file
-                raw.flush()
-                os.fsync(raw.fileno())
-            file.name = file.digest()
-            os.replace(temporary, self.path(file.name, suffix))
+                file.name = file.digest()
+                new.path = self.path(file.name, suffix)
             _sync_folder(self.folder)
-        except BaseException as error:
-            with suppress(OSError):
-                os.unlink(temporary)
-            if isinstance(error, OSError):
-                raise StoreError(
-                    f"{self.folder} could not be written ({error.strerror}): nothing was recorded. Free some space "
-                    "and repeat."
-                ) from None
-            raise
+        except OSError as error:
+            raise StoreError(
+                f"{self.folder} could not be written ({error.strerror}): nothing was recorded. Free some space, or see "
+                "who may write there, and repeat."
+            ) from None
 
 
 class Staged(Files):

@@ -15,7 +15,7 @@ from apod.campaign.answers import checked_answers
 from apod.campaign.asking import Leased, lease
 from apod.campaign.audit import moment
 from apod.campaign.errors import NotFound, UnknownGroup
-from apod.campaign.exchange import READERS, WRITERS, Batch, Record, format_of, read_bytes
+from apod.campaign.exchange import LABEL_STUDIO, READERS, WRITERS, Batch, Record, format_of, read_bytes
 from apod.campaign.journal import Desk
 from apod.campaign.label_studio import from_tasks, to_tasks
 from apod.campaign.question import parse_id
@@ -27,7 +27,7 @@ from apod.files import write_private
 if TYPE_CHECKING:
     from apod.campaign.session import Session
 
-OUTSIDE = "label-studio"
+OUTSIDE = LABEL_STUDIO
 """In whose hands the questions are that were handed out in a file."""
 
 _PURPOSES = ("training", "audit", GOLD)
@@ -44,19 +44,21 @@ class ExportReport:
 
 def export(session: Session, path: Path, format_: str | None, tasks: int, task_days: float) -> ExportReport:
     """Write all answers that stand, and for Label Studio so many open questions."""
-    form = format_of(path, format_)
+    content, report = packed(session, format_of(path, format_), tasks, task_days)
+    write_private(path, content)
+    return report
+
+
+def packed(session: Session, form: str, tasks: int = 0, task_days: float = 0) -> tuple[bytes, ExportReport]:
+    """The content of the file that `export` writes."""
     found = records(session)
-    until: str | None = None
-    if form == "label_studio":
-        handed, until = hand_out(session, tasks, task_days) if tasks else ([], None)
-        shown = {row: session.shown(row)[1] for row in {r.row for r in (*found, *handed) if r.row is not None}}
-        write_private(path, to_tasks(found, shown, handed))
-    elif tasks:
-        raise InputError("Open questions can be handed out as Label Studio tasks only.")
-    else:
-        handed = []
-        write_private(path, WRITERS[form](found))
-    return ExportReport(len(found), len(handed), until)
+    if form != LABEL_STUDIO:
+        if tasks:
+            raise InputError("Open questions can be handed out as Label Studio tasks only.")
+        return WRITERS[form](found), ExportReport(len(found))
+    handed, until = hand_out(session, tasks, task_days) if tasks else ([], None)
+    shown = {row: session.shown(row)[1] for row in {r.row for r in (*found, *handed) if r.row is not None}}
+    return to_tasks(found, shown, handed), ExportReport(len(found), len(handed), until)
 
 
 def records(session: Session) -> list[Record]:
@@ -134,7 +136,7 @@ def import_(session: Session, path: Path, format_: str | None, annotator: str | 
     """Take a file's answers in, all or none."""
     form = format_of(path, format_)
     data = read_bytes(path)
-    batch = from_tasks(data) if form == "label_studio" else READERS[form](data)
+    batch = from_tasks(data) if form == LABEL_STUDIO else READERS[form](data)
     incoming = _incoming(session, batch, annotator, kind or session.settings.kind)
     empty = [None] * (len(batch.records) - len(incoming))
 

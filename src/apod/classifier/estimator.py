@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import islice
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, BinaryIO, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from apod.classifier.fitting import Rows, fit_embeddings, fit_heads, fit_table_body, in_blocks, make_pool
 from apod.classifier.inputs import NoGroupsWarning, checked_labels, group_codes, is_table, training_and_validation
 from apod.classifier.parameters import checked_settings, encodes, seed_of
-from apod.classifier.saving import Model, load_model, save_model
+from apod.classifier.saving import Model, load_model, packed_model, save_model
 from apod.data import UNKNOWN, FairnessMetric, IntArray, TableEncoder, as_frame
 from apod.data.dataset import check_group_count
 from apod.errors import CheckpointError, InputError
@@ -384,8 +384,11 @@ class APODClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             chosen = list(islice(free, batch_size))
         return self.training_rows_[np.array(chosen, dtype=np.int64)]
 
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the fitted classifier to one file, without pickle; it holds no training row and nobody's group."""
+    def save(self, path: str | PathLike[str] | BinaryIO) -> None:
+        """Write the fitted classifier to one file, without pickle; it holds no training row and nobody's group.
+
+        A path, or a file that is open for writing bytes.
+        """
         check_is_fitted(self)
         names = getattr(self, "feature_names_in_", None)
         model = Model(
@@ -402,7 +405,10 @@ class APODClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             selected_strength=self.selected_strength_,
             tradeoff=self.tradeoff_,
         )
-        save_model(Path(path), model)
+        if isinstance(path, str | PathLike):
+            save_model(Path(path), model)
+        else:
+            path.write(packed_model(model))
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Self:

@@ -15,14 +15,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-import safetensors
 import torch
 from torch import Tensor
 
 from apod.data import TableEncoder
 from apod.data.encode import NumberColumn
 from apod.errors import CheckpointError, InputError
-from apod.files import read_checked, write_tensors
+from apod.files import packed_tensors, read_checked, replacing
 from apod.heads.bank import HeadBank
 from apod.models.module import Body, EmbeddingBody
 from apod.models.perceptron import PerceptronBody
@@ -53,13 +52,23 @@ class Model:
 
 def save_model(path: Path, model: Model) -> None:
     """Write the file, whole or not at all."""
+    content = packed_model(model)
+    if not path.parent.is_dir():
+        raise InputError(f"There is no folder {str(path.parent)!r}: create it first.")
+    try:
+        with replacing(path) as file:
+            file.write(content)
+    except OSError as error:
+        raise InputError(f"{path} cannot be written ({error}): choose another place.") from error
+
+
+def packed_model(model: Model) -> bytes:
+    """The content of the file."""
     if not isinstance(model.body, PerceptronBody | EmbeddingBody):
         raise InputError(
             "A torch module cannot be saved without pickle: save the module yourself, compute the embeddings with it, "
             "and fit APODClassifier(body='precomputed') on them."
         )
-    if not path.parent.is_dir():
-        raise InputError(f"There is no folder {str(path.parent)!r}: create it first.")
     tensors = {"heads": model.heads.parameters}
     if isinstance(model.body, PerceptronBody):
         tensors |= {f"body.{name}": torch.from_numpy(array) for name, array in model.body.state().items()}
@@ -78,10 +87,7 @@ def save_model(path: Path, model: Model) -> None:
         "selected_strength": float(model.selected_strength),
         "tradeoff": {"columns": list(model.tradeoff.columns), "rows": _table_rows(model.tradeoff)},
     }
-    try:
-        write_tensors(path, tensors, facts)
-    except (OSError, safetensors.SafetensorError) as error:
-        raise InputError(f"{path} cannot be written ({error}): choose another place.") from error
+    return packed_tensors(tensors, facts)
 
 
 def _plain(value: Any) -> Any:

@@ -5,22 +5,20 @@ The child is this module (`python -m apod.web.downloads`); its job goes through 
 
 from __future__ import annotations
 
+import io
 import json
 import logging
-import shutil
+import os
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
-from typing import IO, Literal
+from dataclasses import dataclass, field
+from typing import IO, BinaryIO, Literal
 
 from apod.campaign import Campaign
 from apod.campaign.engine import find_engine
 from apod.errors import ApodError
-from apod.files import write_private
 from apod.processes import as_line, be_nice, start
 
 log = logging.getLogger(__name__)
@@ -42,7 +40,7 @@ class Download:
     of: tuple[int, float | None] | None = None  # which answers and operating point it is made from
     answers: int | None = None
     message: str | None = None
-    path: Path | None = None
+    content: bytes | None = field(default=None, repr=False)  # in memory: a killed server leaves no file behind
 
 
 class Downloads:
@@ -52,7 +50,6 @@ class Downloads:
         self._campaign, self._changed = campaign, changed
         self._lock = threading.Lock()
         self._found: dict[What, Download] = {}
-        self._folder: Path | None = None
         self._running: list[subprocess.Popen[bytes]] = []
 
     def state(self, what: What) -> Download:
@@ -66,33 +63,25 @@ class Downloads:
                 return self.state(what)
             of, answers = self._campaign.version(), self._campaign.status().answered
             self._found[what] = begun = Download("running", of, answers)
-            if self._folder is None:
-                self._folder = Path(tempfile.mkdtemp(prefix="apod-serve-"))  # for this user alone
         threading.Thread(target=self._build, args=(what, begun), name=f"apod-{what}", daemon=True).start()
         self._changed()
         return begun
 
     def stop(self) -> None:
-        """End what is being built, and delete what was."""
+        """End what is being built."""
         with self._lock:
             for process in self._running:
                 process.kill()
-            if self._folder is not None:
-                shutil.rmtree(self._folder, ignore_errors=True)
-                self._folder = None
 
     def _build(self, what: What, begun: Download) -> None:
-        name = FILES[what][0]
-        path = Path(str(self._folder)) / f"{begun.of}-{name}"
-        message = self._run({**self._campaign.job(), "what": what, "out": str(path)})
+        content, message = self._run({**self._campaign.job(), "what": what})
+        state: Literal["ready", "failed"] = "failed" if content is None else "ready"
         with self._lock:
-            done = path if message is None else None
-            state: Literal["ready", "failed"] = "ready" if message is None else "failed"
-            self._found[what] = Download(state, begun.of, begun.answers, message, done)
+            self._found[what] = Download(state, begun.of, begun.answers, message, content)
         self._changed()
 
-    def _run(self, job: dict[str, object]) -> str | None:
-        """Run a job; None, or a sentence why nothing came of it."""
+    def _run(self, job: dict[str, object]) -> tuple[bytes | None, str | None]:
+        """Run a job; what came of it, or else a sentence why nothing did."""
         process = start("apod.web.downloads", output=subprocess.PIPE, errors=subprocess.DEVNULL)
         with self._lock:
             self._running.append(process)
@@ -100,37 +89,41 @@ class Downloads:
         with self._lock:
             self._running.remove(process)
         if process.returncode == 0:
-            return None
+            return said, None
         if process.returncode == REFUSED:
-            return said.decode(errors="replace").strip()[:500]
+            return None, said.decode(errors="replace").strip()[:500]
         log.warning("a download could not be built (status %s)", process.returncode)
-        return "It could not be built; try again when there are more answers."
+        return None, "It could not be built; try again when there are more answers."
 
 
-def main(stdin: IO[str], stdout: IO[str]) -> int:
-    """Build what is asked for; the exit status."""
+def main(stdin: IO[str], output: BinaryIO) -> int:
+    """Build what is asked for and write it, or why not, to `output`; the exit status."""
     job = json.loads(stdin.readline())
     be_nice()
     try:
         engine = find_engine(job["engine"], job["path"])
         with Campaign.open(job["url"], job["name"], files=job["files"], engine=engine, refit="demand") as campaign:
-            build(campaign, job["what"], Path(job["out"]))
+            output.write(build(campaign, job["what"]))
     except ApodError as error:
-        stdout.write(str(error))
+        output.write(str(error).encode())
         return REFUSED
     return 0
 
 
-def build(campaign: Campaign, what: str, path: Path) -> None:
-    """Write one download."""
+def build(campaign: Campaign, what: str) -> bytes:
+    """The content of one download."""
     if what == "classifier":
-        campaign.classifier().save(path)
-    else:
-        from apod.report.campaign import render_campaign
-        from apod.report.campaign_facts import campaign_facts
+        content = io.BytesIO()
+        campaign.classifier().save(content)
+        return content.getvalue()
+    from apod.report.campaign import render_campaign
+    from apod.report.campaign_facts import campaign_facts
 
-        write_private(path, render_campaign(campaign_facts(campaign)).encode())
+    return render_campaign(campaign_facts(campaign)).encode()
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.stdin, sys.stdout))
+    with os.fdopen(os.dup(1), "wb") as output:
+        os.dup2(2, 1)  # what a library prints is no part of the file
+        status = main(sys.stdin, output)
+    sys.exit(status)

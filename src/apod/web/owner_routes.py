@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import tempfile
-from contextlib import suppress
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request
 from fastapi import Path as PathParameter
-from fastapi.responses import FileResponse, Response
+from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
-from starlette.background import BackgroundTask
 
 from apod.audit.estimate import ENOUGH
 from apod.campaign.access import OWNER
@@ -198,21 +194,11 @@ def pool_map(server: Server, who: Owner) -> Response:
     return Response(body, media_type="application/json")
 
 
-@router.get("/export/{format}", response_class=FileResponse)
-def export(server: Server, who: Owner, format: Export) -> FileResponse:
+@router.get("/export/{format}", response_class=Response)
+def export(server: Server, who: Owner, format: Export) -> Response:
     """All answers that stand, as a file. It holds people's groups."""
     ending, kind = _EXPORTS[format]
-    handle, name = tempfile.mkstemp(suffix=ending)  # for this user alone
-    path = Path(name)
-    with open(handle, "wb"):
-        pass
-    try:
-        server.campaign.export(path)
-    except BaseException:
-        path.unlink(missing_ok=True)
-        raise
-    sent = BackgroundTask(_forget, path)
-    return FileResponse(path, media_type=kind, filename=f"answers{ending}", background=sent)
+    return _attachment(server.campaign.exported(format), kind, f"answers{ending}")
 
 
 @router.get("/downloads/{what}")
@@ -227,14 +213,19 @@ def build(server: Server, who: Owner, what: What, body: Empty) -> DownloadBody:
     return _download(server, what, server.downloads.start(what))
 
 
-@router.get("/downloads/{what}/file", response_class=FileResponse)
-def file(server: Server, who: Owner, what: What) -> FileResponse:
+@router.get("/downloads/{what}/file", response_class=Response)
+def file(server: Server, who: Owner, what: What) -> Response:
     """The file, once it is ready."""
     found = server.downloads.state(what)
-    if found.path is None:
+    if found.content is None:
         raise Refused(404, "It is not built yet.")
     name, kind = FILES[what]
-    return FileResponse(found.path, media_type=kind, filename=name)
+    return _attachment(found.content, kind, name)
+
+
+def _attachment(content: bytes, kind: str, name: str) -> Response:
+    """A file from memory: on disc it would outlive a server that is killed, and it may hold people's groups."""
+    return Response(content, media_type=kind, headers={"Content-Disposition": f'attachment; filename="{name}"'})
 
 
 def dashboard_body(found: Dashboard) -> dict[str, Any]:
@@ -281,8 +272,3 @@ def _outcome(item: Achieved, full: bool) -> dict[str, Any]:
 def _download(server: Server, what: What, found: Download) -> DownloadBody:
     stale = found.of is not None and found.of != server.campaign.version()
     return DownloadBody(what=what, state=found.state, answers=found.answers, stale=stale, message=found.message)
-
-
-def _forget(path: Path) -> None:
-    with suppress(OSError):
-        path.unlink()
