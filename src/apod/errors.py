@@ -2,6 +2,7 @@
 
     ApodError
     ├── InputError            what was handed in cannot be used (also a ValueError)
+    │   ├── TableProblems     everything that must be mended in a table, in one message
     │   ├── UnknownName       a dataset, method, selector, ... that does not exist; suggests the nearest
     │   └── BudgetError       more questions than people, or fewer than groups
     ├── DataUnavailable       a known dataset is not on this machine and could not be fetched
@@ -10,13 +11,14 @@
     ├── CheckpointError       a saved state is damaged, of another version, or of another run
     └── CampaignError         a campaign's database, files, questions and answers: see apod.campaign.errors
 
-Messages are one line: what is wrong, with the value, and what to do. No message ever holds a person's group.
+Messages are one line: what is wrong, with the value, and what to do; TableProblems has a line per problem. No message
+ever holds a person's group.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 
@@ -36,6 +38,16 @@ def _rebuilt(kind: type[ApodError], args: tuple[Any, ...], state: dict[str, Any]
 
 class InputError(ApodError, ValueError):
     """What was handed in cannot be used."""
+
+
+class TableProblems(InputError):
+    """Everything that must be mended in a table: one problem is one line, several are a numbered list."""
+
+    def __init__(self, what: str, problems: Sequence[str] = ()) -> None:
+        self.problems = tuple(problems) or (what,)
+        lines = [f"\n  {number}. {problem}" for number, problem in enumerate(self.problems, start=1)]
+        many = f"{what} has {len(lines)} problems:{''.join(lines)}"
+        super().__init__(many if len(lines) > 1 else self.problems[0])
 
 
 class UnknownName(InputError):

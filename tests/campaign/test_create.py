@@ -262,9 +262,28 @@ def test_a_pool_with_a_number_nobody_can_scale_is_refused_with_its_column(
     given = pd.DataFrame(features).add_prefix("x") if form == "table" else features
     if form == "large matrix":
         monkeypatch.setattr(blocks, "LARGE", 100)
+    body = {"body": "precomputed"} if np.isnan(value) else {}  # elsewhere a missing number is welcome
     with pytest.raises(InputError, match="Column 'x2'"):
-        Campaign.create(tmp_path / "x.db", given, labels, groups=GROUPS, budget=3)
+        Campaign.create(tmp_path / "x.db", given, labels, groups=GROUPS, budget=3, engine_options=body)
     assert not (tmp_path / "x.db").exists()
+
+
+def test_missing_numbers_are_welcome_in_a_campaign_and_its_classifier(tmp_path: Path) -> None:
+    features, labels = pool(200)
+    frame = pd.DataFrame(features).add_prefix("x").assign(y=labels)
+    frame.loc[::9, "x1"] = np.nan
+    frame.to_csv(tmp_path / "people.csv", index=False)
+    options = {"strengths": [0.2], "body_epochs": 1, "epochs": 1}
+    settings = {"label": "y", "groups": GROUPS, "budget": 6, "audit_share": 0.0, "refit": "demand"}
+    with Campaign.create_from_table(
+        tmp_path / "x.db", tmp_path / "people.csv", engine_options=options, **settings
+    ) as campaign:
+        for number in range(6):
+            question = campaign.ask(annotator="maria")
+            assert question is not None
+            campaign.tell(question, GROUPS[number % 2])
+        predicted = campaign.classifier().predict_proba(frame.drop(columns="y"))
+    assert np.isfinite(predicted).all()
 
 
 def test_a_number_too_large_beside_those_that_are_learned_from_is_refused_at_creation(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -188,8 +189,8 @@ def test_unusable_labels_are_refused(y: Any, message: str) -> None:
 
 def test_unusable_tables_are_refused(people: People, fitted: APODClassifier) -> None:
     hole = people.X.copy()
-    hole.loc[3, "merit"] = np.nan
-    with pytest.raises(InputError, match="Column 'merit' contains NaN"):
+    hole.loc[3, "merit"] = np.inf
+    with pytest.raises(InputError, match="Column 'merit' contains infinity"):
         fitted.predict(hole)
     with pytest.raises(ValueError, match="feature names should match"):
         fitted.predict(people.X.rename(columns={"merit": "height"}))
@@ -240,11 +241,36 @@ def test_answers_to_questions_leave_both_parts_as_they_are(people: People) -> No
     np.testing.assert_array_equal(before.training_rows_, after.training_rows_)
 
 
-@pytest.mark.parametrize("body", ["contrastive", "precomputed"])
+@pytest.mark.parametrize(("body", "value", "word"), [("contrastive", np.inf, "inf"), ("precomputed", np.nan, "NaN")])
 @pytest.mark.parametrize("kind", [pd.DataFrame, np.asarray])
 @pytest.mark.parametrize("row", [0, 150, 299])
-def test_a_number_that_is_missing_is_named_by_its_row_in_X(kind: Any, body: str, row: int, people: People) -> None:
+def test_a_number_that_cannot_be_used_is_named_by_its_row_in_X(
+    kind: Any, body: str, value: float, word: str, row: int, people: People
+) -> None:
     hole = people.X[["merit"]].set_axis(range(1000, 1300)).assign(other=1.5)
-    hole.iloc[row, 1] = np.nan
-    with pytest.raises(InputError, match=rf"NaN .* first in row {row} \(counting from 0\)"):
+    hole.iloc[row, 1] = value
+    with pytest.raises(InputError, match=rf"{word}.* first in row {row} \(counting from 0\)"):
         APODClassifier(**FAST | {"body": body}).fit(kind(hole), people.y)
+
+
+@pytest.mark.parametrize("kind", [pd.DataFrame, np.asarray])
+def test_missing_numbers_are_welcome_in_fit_and_predict(kind: Any, people: People, tmp_path: Path) -> None:
+    hole = people.X[["merit"]].assign(other=np.arange(300) % 7.0)
+    hole.iloc[::5, 0] = np.nan
+    fitted = APODClassifier(**FAST).fit(kind(hole), people.y, sensitive_features=people.known)
+    fitted.save(tmp_path / "a.apod")
+    again = APODClassifier.load(tmp_path / "a.apod")
+    margins = fitted.decision_function(kind(hole))
+    assert np.isfinite(margins).all()
+    np.testing.assert_array_equal(again.decision_function(kind(hole)), margins)
+    filled = hole.fillna(hole.iloc[fitted.training_rows_].median())
+    elsewhere = hole["merit"].notna().to_numpy()
+    np.testing.assert_array_equal(fitted.decision_function(kind(filled))[elsewhere], margins[elsewhere])
+
+
+@pytest.mark.parametrize("what", ["y", "sensitive_features"])
+def test_a_feature_that_is_the_label_or_the_group_once_more_is_refused(what: str, people: People) -> None:
+    groups = np.where(np.arange(300) % 3 == 0, "a", "b")
+    copy = pd.Series(people.y if what == "y" else groups).map(str).str.upper()
+    with pytest.raises(InputError, match=f"Column 'copy' is {what} once more, row by row: leave it out of X"):
+        APODClassifier(**FAST).fit(people.X.assign(copy=copy), people.y, sensitive_features=groups)

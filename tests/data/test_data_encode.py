@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import sparse
 from sklearn.compose import ColumnTransformer
+from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from apod.data import TableEncoder, as_frame
@@ -50,6 +51,38 @@ def test_equals_scikit_learns_scaler_and_one_hot_encoder() -> None:
     assert encoder.feature_names_ == ("a", "b=x", "b=y", "b=z", "c", "d=u", "d=v")
     assert encoder.blocks_.tolist() == [0, 1, 1, 1, 2, 3, 3]
     assert encoder.n_features_in_ == 4
+
+
+def test_missing_numbers_are_the_median_of_the_fitted_rows_and_a_column_says_where() -> None:
+    rng = np.random.default_rng(1)
+    values = rng.normal(5, 3, (200, 3))
+    values[rng.random((200, 3)) < 0.2] = np.nan
+    values[:150, 2] = rng.normal(size=150)  # no gap among the rows of fit: no column of its own
+    imputer = SimpleImputer(strategy="median", add_indicator=True).fit(values[:150])
+    filled = imputer.transform(values)  # 3 numbers, then the flags of the first 2
+    scaled = StandardScaler().fit(filled[:150, :3]).transform(filled[:, :3])
+    expected = np.stack([scaled[:, 0], filled[:, 3], scaled[:, 1], filled[:, 4], scaled[:, 2]], axis=1)
+    encoder = TableEncoder().fit(values[:150])
+    np.testing.assert_allclose(encoder.transform(values), expected, rtol=1e-5, atol=1e-5)
+    assert encoder.feature_names_ == ("x0", "x0=missing", "x1", "x1=missing", "x2")
+    assert encoder.blocks_.tolist() == [0, 0, 1, 1, 2]
+    again = TableEncoder.from_dict(json.loads(json.dumps(encoder.to_dict())))
+    assert np.array_equal(again.transform(values), encoder.transform(values))
+    with pytest.raises(InputError, match=r"'x0' contains NaN .* first in row"):
+        TableEncoder(gaps=False).fit(values)
+
+
+def test_a_column_that_is_empty_in_the_fitted_rows_is_flagged_and_zero() -> None:
+    column = np.array([[np.nan], [np.nan], [7.0]])
+    assert TableEncoder().fit(column[:2]).transform(column).tolist() == [[0, 1], [0, 1], [7, 0]]
+
+
+def test_an_encoder_saved_before_gaps_were_welcome_is_read_and_refuses_them() -> None:
+    saved = {"format": 1, "max_categories": 5, "columns": [{"name": "a", "mean": 1.0, "scale": 2.0}]}
+    encoder = TableEncoder.from_dict(saved)
+    assert encoder.transform(pd.DataFrame({"a": [5.0]})).tolist() == [[2]]
+    with pytest.raises(InputError, match="'a' contains NaN"):
+        encoder.transform(pd.DataFrame({"a": [np.nan]}))
 
 
 def test_missing_categories_have_their_own_column_and_unused_ones_none() -> None:
@@ -100,7 +133,8 @@ def test_survives_json_bit_for_bit() -> None:
 
 
 @pytest.mark.parametrize(
-    "damaged", [{}, {"format": 2}, {"format": 1}, {"format": 1, "max_categories": 5, "columns": [{"name": "a"}]}]
+    "damaged",
+    [{}, {"format": 3}, {"format": 2}, {"format": 1}, {"format": 1, "max_categories": 5, "columns": [{"name": "a"}]}],
 )
 def test_a_damaged_saved_encoder_is_refused(damaged: dict[str, object]) -> None:
     with pytest.raises(CheckpointError):
@@ -119,7 +153,6 @@ def test_columns_are_found_by_name_and_those_of_arrays_by_position() -> None:
         (lambda frame: frame.drop(columns="age"), "X has 3 features, but TableEncoder is expecting 4"),
         (lambda frame: frame.rename(columns={"age": "years"}), "X lacks column 'age'"),
         (lambda frame: frame.assign(age=["x", "y", "z", "u"]), "'age' held numbers .* now holds text"),
-        (lambda frame: frame.assign(age=[1, 2, np.nan, 3]), r"'age' contains NaN .* first in row 2"),
         (lambda frame: frame.assign(age=[1, 2, 3, np.inf]), r"'age' contains infinity \(inf\)"),
         (lambda frame: frame.assign(age=[1, 2, 3, 1e300]), "'age' has a value too large"),
     ],

@@ -13,11 +13,12 @@ import pandas as pd
 from apod.audit.estimate import Audit, audit, cell_shares, group_proxies
 from apod.audit.sampling import CellPlan, People, allocate, cells_of, check_people, draw_people
 from apod.audit.shares import FloatArray
+from apod.data.columns import read_features
 from apod.data.csv_cells import unescaped
 from apod.data.dataset import UNKNOWN, IntArray
 from apod.data.encode import TableEncoder
 from apod.data.files import read_table
-from apod.data.own import read_features, read_groups, read_labels, require_column
+from apod.data.own import read_groups, read_labels, require_column
 from apod.errors import InputError
 from apod.fairness.notions import EQUALIZED_ODDS, Notion
 from apod.randomness import generator

@@ -108,7 +108,7 @@ class MitigationEngine:
                 seen = take_rows(matrix, self._rows) if len(self._held_out) else matrix
                 return self._parts("embeddings", "held_out", encode_numbers(fit_numbers(seen), matrix))
             train = given.iloc[self._rows] if isinstance(given, pd.DataFrame) else given[self._rows]
-            encoder = TableEncoder().fit(train)
+            encoder = TableEncoder(gaps=self.settings.body != "precomputed").fit(train)
             body = table_body(encoder.transform(train), encoder, labels, self.settings, WIDTH, seed, name)
             encoded, groups = encoder.transform(given), len(self._names)
             parts = self._parts("embeddings", "held_out", body.embed(encoded))

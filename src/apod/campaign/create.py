@@ -75,7 +75,7 @@ def _write(store: Store, pool: Pool, settings: CampaignSettings, gold: dict[int,
         "features": store_features(files, pool.features, settings.groups),
         "display": display,
     }
-    _check_features(pool.features, held_out)
+    _check_features(pool.features, held_out, gaps=settings.engine.get("body") != "precomputed")
     if len(held_out):
         manifest["held_out"] = files.put_array(held_out)
     upgrade(store)
@@ -94,12 +94,12 @@ def check_options(options: Mapping[str, Any], settings: Mapping[str, Any], pool:
         raise InputError("A least gain needs the default preset's proxy and choice of the head: they look ahead.")
 
 
-def _check_features(features: Any, held_out: IntArray) -> None:
+def _check_features(features: Any, held_out: IntArray, gaps: bool) -> None:
     """Refuse, with its column and row, a number that no engine could standardise: nothing would ever be asked."""
     from apod.data.blocks import blocks, is_large  # loads torch: a server starts without it
 
     if isinstance(features, pd.DataFrame) or not is_large(len(features)):
-        check_numbers(features, np.delete(np.arange(len(features)), held_out))
+        check_numbers(features, np.delete(np.arange(len(features)), held_out), gaps)
         return
     for here, block in blocks(np.asarray(features)):
         bad = ~(np.abs(block) <= LARGEST)
@@ -146,7 +146,7 @@ def table_pool(
     said = FileColumns(label=label, group_names=tuple(groups), positive=positive, drop=tuple(out))
     dataset = load_file(path, said)
     if sensitive is not None and sensitive in frame:
-        refuse_copies(dataset.features, sensitive, pd.factorize(frame[sensitive])[0].astype(np.int64))
+        refuse_copies(dataset.features, repr(sensitive), pd.factorize(frame[sensitive])[0].astype(np.int64))
     hidden = [label, *drop, *([sensitive] if sensitive else [])] if show is None else []
     return Pool(
         features=dataset.features,

@@ -25,6 +25,7 @@ from apod.classifier.parameters import checked_settings, encodes, seed_of
 from apod.classifier.saving import Model, load_model, packed_model, save_model
 from apod.data import UNKNOWN, FairnessMetric, IntArray, TableEncoder, as_frame
 from apod.data.dataset import check_group_count
+from apod.data.own import refuse_copies
 from apod.errors import CheckpointError, InputError
 from apod.fairness.metrics import UndefinedRateWarning
 from apod.heads.bank import HeadBank
@@ -216,6 +217,7 @@ class APODClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
+        tags.input_tags.allow_nan = encodes(self.body)
         return tags
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -257,6 +259,10 @@ class APODClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if not rows.annotated:
             settings = replace(settings, over="annotated")  # of whom there are none: no penalty
         if encodes(self.body):
+            refuse_copies(given, "y", labels)
+            refuse_copies(
+                given, "sensitive_features", rows.groups, least=len(labels) // 2
+            )  # few answers agree by chance
             self._encoder, self._body, matrix = fit_table_body(given, rows, settings, self.embedding, seed)
         elif isinstance(self.body, str):
             self._encoder, self._body, matrix = fit_embeddings(given, rows)
@@ -312,7 +318,7 @@ class APODClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         table = is_table(X)
         if table and not isinstance(X, pd.DataFrame):
             X = as_frame(X)
-        # where an encoder follows, it refuses what is not finite, and names the column and the row
+        # where an encoder follows, it refuses what it cannot take, and names the column and the row
         if not encode:
             module = not isinstance(self.body, str)
             return validate_data(self, X, dtype=np.float32, reset=reset, ensure_all_finite=module)

@@ -87,7 +87,7 @@ def fit_table_body(
 def fit_embeddings(matrix: FloatArray, rows: Rows) -> tuple[TableEncoder, Body, FloatArray]:
     """What standardises the embeddings that X holds, by the training part alone, and all of them standardised."""
     frame = as_frame(matrix)
-    encoder = TableEncoder().fit(frame, rows.training)
+    encoder = TableEncoder(gaps=False).fit(frame, rows.training)
     return encoder, EmbeddingBody(matrix.shape[1]), encoder.transform(frame)
 
 

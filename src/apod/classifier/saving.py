@@ -209,6 +209,7 @@ def _encoder(saved: Any) -> TableEncoder:
         if isinstance(column, NumberColumn):
             _finite(column.mean)
             _require(_finite(column.scale) > 0, "a column's scale is not positive")
+            _finite(column.fill or 0.0)
     return encoder
 
 

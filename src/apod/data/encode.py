@@ -21,31 +21,38 @@ MAX_CATEGORIES = 256
 """How many categories of one column get a column of their own."""
 
 Floats = npt.NDArray[np.float64]
-FORMAT = 1
+FORMAT = 2
+READABLE = (1, 2)  # 1: number columns without gaps
 
 
 @dataclass(frozen=True)
 class NumberColumn:
-    """A column that becomes (x - mean) / scale."""
+    """A column that becomes (x - mean) / scale; a missing x is `fill`, and a 0/1 column says so where `fit` saw one."""
 
     name: str
     mean: float
     scale: float
+    fill: float | None = None  # the median; None where a number may not be missing
+    flags_missing: bool = False
 
     @property
     def encoded_names(self) -> tuple[str, ...]:
         """Names of the encoded columns."""
-        return (self.name,)
+        return (self.name, f"{self.name}={MISSING}") if self.flags_missing else (self.name,)
 
     def encode(self, column: pd.Series[Any]) -> npt.NDArray[np.floating[Any]]:
-        """The standardised column, (n, 1)."""
-        if not is_number(column):
+        """The standardised column and, where numbers were missing in `fit`, which ones are: (n, 1 or 2)."""
+        if not is_number(column) and column.notna().any():
             raise InputError(f"Column {self.name!r} held numbers when the encoder was fitted, and now holds text.")
+        values = _numbers(self.name, column, gaps=self.fill is not None)
+        missing = np.isnan(values)
+        if self.fill is not None:
+            values = np.where(missing, self.fill, values)
         with np.errstate(over="ignore"):  # refused just below
-            scaled = ((_finite(self.name, column) - self.mean) / self.scale).astype(np.float32)
+            scaled = ((values - self.mean) / self.scale).astype(np.float32)
         if not np.isfinite(scaled).all():
             raise InputError(f"Column {self.name!r} has a value too large to be scaled: it would become infinity.")
-        return scaled[:, None]
+        return np.stack([scaled, missing.astype(np.float32)], axis=1) if self.flags_missing else scaled[:, None]
 
 
 @dataclass(frozen=True)
@@ -74,10 +81,11 @@ class CategoryColumn:
 class TableEncoder:
     """One-hot encoding and standard scaling that know only the rows given to `fit`.
 
-    Numbers and booleans are standardised (population standard deviation; a constant column becomes 0). All
-    other columns are categories: 0/1 columns in alphabetical order, left unscaled. A missing cell is the
-    category "missing"; a category not seen in `fit` gets zeros; beyond `max_categories` only the most frequent
-    ones get a column. NaN and infinity in a number column raise InputError.
+    Numbers and booleans are standardised (population standard deviation; a constant column becomes 0). A missing
+    number is the median, and where `fit` saw one, a 0/1 column says which are; with `gaps=False` it raises InputError,
+    as infinity always does. All other columns are categories: 0/1 columns in alphabetical order, left unscaled. A
+    missing cell is the category "missing"; a category not seen in `fit` gets zeros; beyond `max_categories` only the
+    most frequent ones get a column.
 
     After `fit`: `columns_` (what became of each raw column), `n_features_in_` raw columns, `feature_names_` of
     the d encoded columns, `blocks_` (d,) the raw column each encoded one came from.
@@ -88,8 +96,8 @@ class TableEncoder:
     feature_names_: tuple[str, ...]
     blocks_: IntArray
 
-    def __init__(self, max_categories: int = MAX_CATEGORIES) -> None:
-        self.max_categories = max_categories
+    def __init__(self, max_categories: int = MAX_CATEGORIES, *, gaps: bool = True) -> None:
+        self.max_categories, self.gaps = max_categories, gaps
 
     def fit(self, X: Any, rows: IntArray | None = None) -> Self:
         """Learn means, deviations and categories from these rows and no others: from `rows` of X where given.
@@ -102,7 +110,7 @@ class TableEncoder:
         if rows is not None:
             for name in frame.columns:
                 if is_number(frame[name]):
-                    _finite(str(name), frame[name])
+                    _numbers(str(name), frame[name], self.gaps)
             frame = frame.iloc[rows]
         return self._settle(tuple(self._fit_column(str(name), frame[name]) for name in frame.columns))
 
@@ -132,7 +140,7 @@ class TableEncoder:
     def to_dict(self) -> dict[str, Any]:
         """All that was learned, as plain data that JSON holds without loss."""
         columns = [
-            {"name": c.name, "mean": c.mean, "scale": c.scale}
+            {"name": c.name, "mean": c.mean, "scale": c.scale, "fill": c.fill, "flags_missing": c.flags_missing}
             if isinstance(c, NumberColumn)
             else {"name": c.name, "categories": list(c.categories)}
             for c in self.columns_
@@ -142,7 +150,7 @@ class TableEncoder:
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> Self:
         """The encoder that `to_dict` described."""
-        if saved.get("format") != FORMAT:
+        if saved.get("format") not in READABLE:
             raise CheckpointError(f"A saved encoder of format {saved.get('format')!r} cannot be read: need {FORMAT}.")
         try:
             columns = tuple(_column_from(entry) for entry in saved["columns"])
@@ -160,7 +168,7 @@ class TableEncoder:
 
     def _fit_column(self, name: str, column: pd.Series[Any]) -> NumberColumn | CategoryColumn:
         if is_number(column):
-            return NumberColumn(name, *_mean_and_scale(_finite(name, column)))
+            return _fitted(name, _numbers(name, column, self.gaps), self.gaps)
         codes, keys = _with_missing(name, column)
         counts: dict[str, int] = {}
         for key, count in zip(keys, np.bincount(codes, minlength=len(keys)), strict=True):
@@ -183,26 +191,46 @@ class TableEncoder:
         return frame
 
 
-def check_numbers(X: Any, rows: IntArray) -> None:
+def check_numbers(X: Any, rows: IntArray, gaps: bool = True) -> None:
     """InputError, with the column and the row, where a number cannot be standardised by what `rows` of X show."""
     if not isinstance(X, pd.DataFrame):
         X = pd.DataFrame(np.asarray(X), copy=False).add_prefix("x")
     for place, name in enumerate(map(str, X.columns)):
         column = X.iloc[:, place]
         if is_number(column):
-            seen = _finite(name, column)[rows]
-            NumberColumn(name, *_mean_and_scale(seen)).encode(column)
+            _fitted(name, _numbers(name, column, gaps)[rows], gaps).encode(column)
 
 
 def _column_from(entry: Mapping[str, Any]) -> NumberColumn | CategoryColumn:
     if "categories" in entry:
         return CategoryColumn(str(entry["name"]), tuple(str(c) for c in entry["categories"]))
-    return NumberColumn(str(entry["name"]), float(entry["mean"]), float(entry["scale"]))
+    fill = entry.get("fill")
+    return NumberColumn(
+        str(entry["name"]),
+        float(entry["mean"]),
+        float(entry["scale"]),
+        None if fill is None else float(fill),
+        entry.get("flags_missing") is True,
+    )
 
 
-def _finite(name: str, column: pd.Series[Any]) -> Floats:
+def _fitted(name: str, values: Floats, gaps: bool) -> NumberColumn:
+    """The number column these values teach."""
+    missing = np.isnan(values)
+    if not gaps or not missing.any():
+        return NumberColumn(name, *_mean_and_scale(values), _median(values) if gaps else None)
+    fill = 0.0 if missing.all() else _median(values[~missing])
+    return NumberColumn(name, *_mean_and_scale(np.where(missing, fill, values)), fill, flags_missing=True)
+
+
+def _median(values: Floats) -> float:
+    return 2 * float(np.median(values / 2))  # the sum of two very large numbers would be infinite
+
+
+def _numbers(name: str, column: pd.Series[Any], gaps: bool) -> Floats:
+    """The column's numbers, NaN where one is missing; InputError where one is infinite, or missing and may not be."""
     values = column.to_numpy(dtype=np.float64, na_value=np.nan)
-    bad = ~np.isfinite(values)
+    bad = np.isinf(values) if gaps else ~np.isfinite(values)
     if bad.any():
         what = "NaN (a missing value)" if np.isnan(values[bad][0]) else "infinity (inf)"
         raise InputError(

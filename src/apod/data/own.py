@@ -5,33 +5,32 @@ Rules
 - Groups: the distinct values of the sensitive column, by name, in alphabetical order with the reference group last;
   the reference is the one asked for, else the largest. A missing cell is UNKNOWN. `group_names` fixes the groups and
   their order instead, and is the only source of groups where no column records them.
-- Features: all other columns. A column that holds nothing but numbers, as such or as text, is a number column and
-  must have no gap; one with mostly numbers and some text is refused; any other is a category, its missing cells the
-  category "missing".
-- Left out, with a note: identifiers (a column named id, or text that differs in every row), constant columns, and
-  the columns in `drop`. Drop what the group was derived from: an age column where the groups are by age.
+- Features: all other columns but those in `drop`, by the rules of `apod.data.columns`. One that is the label or the
+  group over again is refused. Drop what the group was derived from: an age column where the groups are by age.
+- Everything that must be mended is said in one message.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
 
+from apod.data.columns import FEW_ROWS, TableColumn, features_of, read_columns
 from apod.data.dataset import UNKNOWN, Dataset, IntArray, Task, check_group_count
-from apod.data.encode import MAX_CATEGORIES
 from apod.data.files import read_table, table_name
-from apod.data.frames import as_frame, category_codes, is_number
+from apod.data.frames import category_codes, is_number
 from apod.data.labels import Labels, binary_labels, refuse_control
-from apod.errors import InputError, UnknownName
+from apod.data.text_columns import MANY_WORDS, one_spelling
+from apod.errors import InputError, TableProblems, UnknownName
 
-MOSTLY = 0.9  # share of numbers from which text in a column is a slip, not a category
-FEW_ROWS = 20  # up to here, values that differ in every row need not be identifiers
+T = TypeVar("T")
 OWN_TASK = Task(split=(0.6, 0.2, 0.2))
 
 
@@ -47,38 +46,102 @@ class FileColumns:
     drop: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, eq=False)
+class Understood:
+    """What was understood of a user's table, and everything that must be mended before it can be used."""
+
+    name: str
+    file: str
+    frame: pd.DataFrame
+    columns: tuple[TableColumn, ...]  # besides label, groups and what is dropped
+    features: pd.DataFrame
+    labels: Labels | None
+    groups: IntArray
+    group_names: tuple[str, ...]
+    notes: tuple[str, ...]
+    problems: tuple[str, ...]
+
+
 def load_file(path: Path, said: FileColumns) -> Dataset:
-    """The file's rows as a Dataset, by the rules of this module."""
-    frame = read_table(path)
-    columns = [str(name) for name in frame.columns if str(name)]
-    label, sensitive, drop = said.label, said.sensitive, said.drop
-    if label is None:
-        raise InputError(f"Say which column of {path.name} is the label (--label): {_some(columns)}.")
-    for name in (label, *([] if sensitive is None else [sensitive]), *drop):
-        require_column(name, columns, path.name)
-    if label == sensitive or label in drop:
-        other = "the sensitive attribute" if label == sensitive else "left out"
-        raise InputError(f"Column {label!r} cannot be both the label and {other}.")
-    labels = read_labels(label, frame[label], said.positive)
-    groups, names = read_groups(sensitive, frame, said.reference, said.group_names)
-    features, notes = read_features(
-        frame.drop(columns=[name for name in {label, sensitive, *drop} if name is not None])
-    )
-    if sensitive is not None:
-        refuse_copies(features, sensitive, groups)
+    """The file's rows as a Dataset, by the rules of this module; TableProblems with all that must be mended."""
+    found = understand_file(path, said)
+    if found.problems or found.labels is None:
+        raise TableProblems(found.file, found.problems)
     return Dataset(
-        name=table_name(path),
+        name=found.name,
         own=True,
+        features=found.features,
+        labels=found.labels.codes,
+        groups=found.groups,
+        group_names=found.group_names,
+        rows=np.arange(len(found.frame), dtype=np.int64),
+        label_names=found.labels.names,
+        label_values=found.labels.values,
+        task=OWN_TASK,
+        notes=found.notes,
+    )
+
+
+def understand_file(path: Path, said: FileColumns) -> Understood:
+    """What was understood of the file; InputError only where there is no table in it."""
+    frame = read_table(path).rename(columns=str)
+    columns = [str(name) for name in frame.columns if str(name)]
+    problems = _Problems()
+    label, sensitive = said.label, said.sensitive
+    if label is None:
+        problems.add(f"Say which column of {path.name} is the label (--label): {_some(columns)}.")
+    for name in dict.fromkeys(name for name in (label, sensitive, *said.drop) if name is not None):
+        problems.collect(partial(require_column, name, columns, path.name))
+    if label is not None and (label == sensitive or label in said.drop):
+        other = "the sensitive attribute" if label == sensitive else "left out"
+        problems.add(f"Column {label!r} cannot be both the label and {other}.")
+    named = [name for name in dict.fromkeys((label, sensitive, *said.drop)) if name in columns]
+    labels = (
+        problems.collect(lambda: read_labels(str(label), frame[label], said.positive)) if label in columns else None
+    )
+    recorded = sensitive if sensitive in columns else None
+    groups, names = np.full(len(frame), UNKNOWN), tuple(said.group_names or ())
+    if recorded is not None or sensitive is None:
+        read = problems.collect(lambda: read_groups(recorded, frame, said.reference, said.group_names))
+        groups, names = read if read is not None else (groups, names)
+    found = read_columns(frame.drop(columns=named))
+    features, wrong = features_of(found)
+    problems.found += wrong if not problems.found or any(column.problems for column in found) else []
+    if labels is not None:
+        problems.found += copies(features, f"the label {label!r}", labels.codes)
+    if recorded is not None:
+        problems.found += copies(features, repr(recorded), groups)
+    notes = [*(f"Column {name!r} is left out, as asked." for name in said.drop), *(n for c in found for n in c.notes)]
+    return Understood(
+        name=table_name(path),
+        file=path.name,
+        frame=frame,
+        columns=tuple(found),
         features=features,
-        labels=labels.codes,
+        labels=labels,
         groups=groups,
         group_names=names,
-        rows=np.arange(len(frame), dtype=np.int64),
-        label_names=labels.names,
-        label_values=labels.values,
-        task=OWN_TASK,
-        notes=(*(f"Column {name!r} is left out, as asked." for name in drop), *notes),
+        notes=tuple(notes),
+        problems=tuple(problems.found),
     )
+
+
+class _Problems:
+    """Collects what is wrong instead of stopping at the first."""
+
+    def __init__(self) -> None:
+        self.found: list[str] = []
+
+    def add(self, problem: str) -> None:
+        self.found.append(problem)
+
+    def collect(self, read: Callable[[], T]) -> T | None:
+        """What `read` gives; None where it raises InputError, whose message is kept."""
+        try:
+            return read()
+        except InputError as error:
+            self.found.append(str(error))
+            return None
 
 
 def require_column(name: str, columns: Sequence[str], file: str) -> None:
@@ -106,8 +169,10 @@ def read_labels(name: str, column: pd.Series[Any], positive: str | None) -> Labe
             "fill them in or remove those rows."
         )
     if not is_number(column):
-        numbers = _numbers_in(column)
+        column = column.map(lambda cell: cell.strip() if isinstance(cell, str) else cell)
+        numbers = pd.to_numeric(column, errors="coerce")
         column = column if numbers.isna().any() else numbers  # so that 1 and 1.0 are one label
+        _refuse_variants(f"Label column {name!r}", column)
     return binary_labels(f"Label column {name!r}", column, positive)
 
 
@@ -138,6 +203,17 @@ def read_groups(
     return place[codes], tuple(names)
 
 
+def _refuse_variants(what: str, column: pd.Series[Any]) -> None:
+    """InputError where texts differ by capitals or blanks alone; it does not repeat them: they may be groups."""
+    cells = [cell for cell in column.unique() if isinstance(cell, str)]
+    alike = len(cells) - len({one_spelling(cell) for cell in cells})
+    if alike and len(cells) <= MANY_WORDS:
+        raise InputError(
+            f"{what} spells the same value in more than one way ({len(cells)} spellings, {len(cells) - alike} without "
+            "capitals and blanks): write each value one way."
+        )
+
+
 def _recorded_groups(name: str, column: pd.Series[Any]) -> tuple[IntArray, list[str]]:
     codes, cells = category_codes(name, column)
     spelled = [cell.strip() for cell in cells]
@@ -146,119 +222,35 @@ def _recorded_groups(name: str, column: pd.Series[Any]) -> tuple[IntArray, list[
     codes = place[codes]
     known = int((codes >= 0).sum())
     refuse_control(f"Column {name!r}", found)
+    _refuse_variants(f"Column {name!r}", pd.Series(found, dtype=object))
     if len(found) > max(FEW_ROWS, known // 2):
         raise InputError(f"Column {name!r} has {len(found)} different groups in {known} rows: name a column of groups.")
     return codes, found
 
 
-def refuse_copies(features: pd.DataFrame, sensitive: str, groups: IntArray) -> None:
-    """Refuse a feature that is the sensitive column over again, however its values are spelled."""
-    known = groups != UNKNOWN
-    if known.sum() <= FEW_ROWS:  # so few agree by chance
-        return
-    size = int(groups.max()) + 1
+def copies(features: pd.DataFrame, what: str, codes: IntArray, least: int = 0) -> list[str]:
+    """The features that are the label or the group over again, however their values are spelled, a problem each.
+
+    `codes` (n,), -1 where nothing is known; up to `least` known rows may agree by chance.
+    """
+    known = codes >= 0
+    if known.sum() <= max(least, FEW_ROWS):
+        return []
+    size, found = int(codes.max()) + 1, []
     for name in map(str, features.columns):
-        codes = pd.factorize(features[name])[0]
-        both = known & (codes >= 0)
-        values, groups_seen = np.unique(codes[both]), np.unique(groups[both])
-        if len(values) != len(groups_seen) or len(values) < 2:
+        own = pd.factorize(features[name])[0]
+        both = known & (own >= 0)
+        values, seen = np.unique(own[both]), np.unique(codes[both])
+        if len(values) != len(seen) or len(values) < 2:
             continue
-        if len(np.unique(codes[both] * size + groups[both])) == len(values):
-            raise InputError(
-                f"Column {name!r} is {sensitive!r} once more, row by row: leave it out of the features (--drop {name})."
-            )
+        if len(np.unique(own[both] * size + codes[both])) == len(values):
+            remedy = "leave it out of X" if what in ("y", "sensitive_features") else f"leave it out (--drop {name})"
+            found.append(f"Column {name!r} is {what} once more, row by row: {remedy}.")
+    return found
 
 
-def read_features(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """The columns that are features, as numbers and categories, and notes on those left out."""
-    kept: dict[str, pd.Series[Any]] = {}
-    notes: list[str] = []
-    for name in map(str, frame.columns):
-        column = frame[name]
-        if _is_row_number(name, column):
-            continue
-        if name.lower() == "id":
-            notes.append(_identifier_note(name, column))
-            continue
-        typed = _typed(name, column)
-        distinct = int(typed.nunique(dropna=False))
-        if distinct == 1:
-            notes.append(f"Column {name!r} is the same in every row: not a feature.")
-        elif not is_number(typed) and distinct == len(typed) > FEW_ROWS:
-            notes.append(f"Column {name!r} differs in every row, like an identifier: not a feature.")
-        else:
-            kept[name] = typed
-            if not is_number(typed) and distinct > MAX_CATEGORIES:
-                notes.append(
-                    f"Column {name!r} has {distinct} categories: only the {MAX_CATEGORIES} most frequent count."
-                )
-    if not kept:
-        raise InputError("No column is left to learn from: besides label and groups the table needs features.")
-    return pd.DataFrame(kept), notes
-
-
-def _is_row_number(name: str, column: pd.Series[Any]) -> bool:
-    """Whether this is the column of row numbers that pandas writes; another without a name is refused."""
-    if name and not name.startswith(("Unnamed: ", "__index_level_")):
-        return False
-    numbers = pd.to_numeric(column, errors="coerce")
-    if numbers.notna().all() and numbers.is_unique:
-        return True
-    if name:
-        return False
-    raise InputError("A column has no name: name it in the header.")
-
-
-def _identifier_note(name: str, column: pd.Series[Any]) -> str:
-    repeated = column.duplicated().to_numpy()
-    if repeated.any():
-        raise InputError(
-            f"Column {name!r} repeats an identifier in {_row(repeated)} ({int(repeated.sum())} in all): "
-            "keep one row per person, or rename the column."
-        )
-    return f"Column {name!r} is an identifier: not a feature."
-
-
-def _typed(name: str, column: pd.Series[Any]) -> pd.Series[Any]:
-    """The column as finite numbers or as categories; InputError where it is neither."""
-    if not is_number(column):
-        column = as_frame(column.to_frame())[name]
-    if not (is_number(column) or isinstance(column.dtype, pd.CategoricalDtype)):
-        column = _parsed(name, column)
-    if not is_number(column):
-        return column.astype("category")
-    values = column.to_numpy(dtype=np.float64, na_value=np.nan)
-    bad = ~np.isfinite(values)
-    if bad.any():
-        what = "a missing value" if np.isnan(values[bad][0]) else "an infinite value"
-        raise InputError(
-            f"Number column {name!r} has {what} (NaN or inf) in {_row(bad)} ({int(bad.sum())} in all): "
-            "fill in numbers or remove those rows."
-        )
-    return column
-
-
-def _parsed(name: str, column: pd.Series[Any]) -> pd.Series[Any]:
-    """A text column as numbers where it holds nothing else, with NaN for its missing cells."""
-    numbers = _numbers_in(column)
-    filled = column.notna().to_numpy()
-    text = filled & numbers.isna().to_numpy()
-    if filled.any() and not text.any():
-        return numbers
-    if filled.any() and text.sum() <= (1 - MOSTLY) * filled.sum():
-        cell = str(column[text].iloc[0])
-        raise InputError(
-            f"Number column {name!r} has text in {_row(text)}: {cell[:40]!r} ({int(text.sum())} in all). "
-            "Correct it; if the column is a category, spell all its cells as words; or drop the column."
-        )
-    return column
-
-
-def _numbers_in(column: pd.Series[Any]) -> pd.Series[Any]:
-    """The number each cell spells, NaN where it spells none; each distinct cell is read once."""
-    codes, cells = pd.factorize(column)
-    numbers = pd.to_numeric(pd.Series(np.asarray(cells, dtype=object)), errors="coerce")
-    if (codes < 0).any() or numbers.isna().any():
-        numbers = numbers.astype("float64")
-    values = numbers.to_numpy()[codes] if len(cells) else np.full(len(codes), np.nan)
-    return pd.Series(np.where(codes < 0, np.nan, values) if (codes < 0).any() else values, index=column.index)
+def refuse_copies(features: pd.DataFrame, what: str, codes: IntArray, least: int = 0) -> None:
+    """InputError where a feature is the label or the group over again."""
+    found = copies(features, what, codes, least)
+    if found:
+        raise TableProblems("The table", found)

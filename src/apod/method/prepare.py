@@ -51,7 +51,7 @@ def prepare(dataset: Dataset, settings: Settings, seed: int, progress: Progress 
     _check_parts(dataset, split)
     if settings.body == "precomputed" and is_large(len(dataset)):
         return _prepare_large(dataset, split, seed)
-    encoder = TableEncoder().fit(dataset.features.iloc[split.train])
+    encoder = TableEncoder(gaps=settings.body != "precomputed").fit(dataset.features.iloc[split.train])
     encoded = encoder.transform(dataset.features)
     train = encoded[split.train]
     body = table_body(

@@ -1,0 +1,163 @@
+"""What each column of a user's table holds: a feature, an identifier, nothing of use; and what is wrong with it.
+
+Rules
+- Numbers, yes or no, and dates are number columns, as such or as text (`text_columns`); missing cells stay missing.
+- Any other column is a category, its missing cells the category "missing".
+- Left out, with a note: identifiers (a column named id, whole numbers that differ in every row and are named or
+  numbered like ids, text that differs in every row), constant columns, and the row numbers that pandas writes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from pandas.api import types
+
+from apod.data.dates_in_text import days_of
+from apod.data.encode import MAX_CATEGORIES
+from apod.data.frames import as_frame, category_name, is_number
+from apod.data.numbers_in_text import Decimal
+from apod.data.text_columns import Text, decimal_of, finite, read_text, text_of
+from apod.errors import InputError, TableProblems
+
+Kind = Literal["number", "yes or no", "date", "time of day", "category", "identifier", "constant", "row number"]
+
+FEW_ROWS = 20  # up to here, values that differ in every row need not be identifiers
+_ID_WORDS = frozenset(
+    {"id", "ids", "uid", "uuid", "guid", "key", "pk", "nr", "no", "num", "number", "index", "idx", "rowid"}
+)
+
+
+@dataclass(frozen=True, eq=False)
+class TableColumn:
+    """What was understood of one column."""
+
+    name: str
+    kind: Kind
+    values: pd.Series[Any] | None = None  # as a feature; None: it is none
+    notes: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+    missing: int = 0  # cells
+    distinct: int = 0  # values, missing ones aside
+
+
+def read_features(frame: pd.DataFrame, decimal: Decimal | None = None) -> tuple[pd.DataFrame, list[str]]:
+    """The columns that are features, as numbers and categories, and notes; TableProblems with all that is wrong."""
+    columns = read_columns(frame, decimal)
+    features, problems = features_of(columns)
+    if problems:
+        raise TableProblems("The table", problems)
+    return features, [note for column in columns for note in column.notes]
+
+
+def features_of(columns: Sequence[TableColumn]) -> tuple[pd.DataFrame, list[str]]:
+    """The features among the columns, and everything that is wrong with them."""
+    kept = {column.name: column.values for column in columns if column.values is not None}
+    problems = [problem for column in columns for problem in column.problems]
+    if not kept and not problems:
+        problems = ["No column is left to learn from: besides label and groups the table needs features."]
+    return pd.DataFrame(kept), problems
+
+
+def read_columns(frame: pd.DataFrame, decimal: Decimal | None = None) -> list[TableColumn]:
+    """What is understood of every column. Without a decimal sign that was given, each column's is recognised."""
+    texts = {str(name): text_of(frame.iloc[:, place]) for place, name in enumerate(frame.columns)}
+    decimal_known = decimal or decimal_of([text for text in texts.values() if text is not None])
+    return [
+        _column(str(name), frame.iloc[:, place], texts[str(name)], decimal_known, given=decimal is not None)
+        for place, name in enumerate(frame.columns)
+    ]
+
+
+def _column(name: str, column: pd.Series[Any], text: Text | None, decimal: Decimal | None, given: bool) -> TableColumn:
+    if not name or name.startswith(("Unnamed: ", "__index_level_")):
+        numbers = pd.to_numeric(column, errors="coerce")
+        if numbers.notna().all() and numbers.is_unique:
+            return TableColumn(name, "row number", distinct=len(numbers))
+        if not name:
+            return TableColumn(name, "category", problems=("A column has no name: name it in the header.",))
+    try:
+        if name.lower() == "id":
+            return _identifier(name, column)
+        if text is None:
+            kind, values, notes = _typed(name, column)
+        else:
+            kind, values, notes = read_text(name, text, column.index, decimal, given)
+    except InputError as error:
+        return TableColumn(name, "category", problems=(str(error),), missing=int(column.isna().sum()))
+    return _used(name, kind, values, [f"Column {name!r} {note}." for note in notes])
+
+
+def _used(name: str, kind: Kind, values: pd.Series[Any], notes: list[str]) -> TableColumn:
+    """The column as a feature, or left out: constant, or an identifier."""
+    missing, distinct = int(values.isna().sum()), int(values.nunique())
+    facts: dict[str, Any] = {"missing": missing, "distinct": distinct}
+    if distinct + (missing > 0) == 1:
+        return TableColumn(
+            name, "constant", notes=(f"Column {name!r} is the same in every row: not a feature.",), **facts
+        )
+    unique = distinct == len(values) > FEW_ROWS
+    if kind == "category" and unique:
+        return TableColumn(
+            name,
+            "identifier",
+            notes=(f"Column {name!r} differs in every row, like an identifier: not a feature.",),
+            **facts,
+        )
+    if kind == "number" and unique and (why := _like_ids(name, values)):
+        note = f"Column {name!r} {why}, like an identifier: not a feature."
+        return TableColumn(name, "identifier", notes=(note,), **facts)
+    if kind == "category" and distinct > MAX_CATEGORIES:
+        notes.append(f"Column {name!r} has {distinct} categories: only the {MAX_CATEGORIES} most frequent count.")
+    if kind != "category" and missing:
+        notes.append(
+            f"Column {name!r} has {missing} missing number(s) ({missing / len(values):.1%} of the rows): the median of "
+            "the training part stands for them, and a column of its own says where."
+        )
+    return TableColumn(name, kind, values, tuple(notes), **facts)
+
+
+def _like_ids(name: str, values: pd.Series[Any]) -> str | None:
+    """In what whole numbers that differ in every row are like identifiers: their column's name, or their numbering."""
+    numbers = values.to_numpy(dtype=np.float64, na_value=np.nan)
+    if not (numbers % 1 == 0).all():
+        return None
+    if (np.diff(numbers) == 1).all() and (numbers[0] in (0, 1) or numbers[0] >= 1000):
+        return "counts the rows"
+    words = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", name)
+    last = words[-1].lower() if words else ""
+    if last in _ID_WORDS or (len(words) == 1 and last.endswith("id") and last not in ("paid", "bid", "aid")):
+        return "has another whole number in every row"
+    return None
+
+
+def _identifier(name: str, column: pd.Series[Any]) -> TableColumn:
+    repeated = column.duplicated().to_numpy()
+    if repeated.any():
+        raise InputError(
+            f"Column {name!r} repeats an identifier in data row {int(np.flatnonzero(repeated)[0]) + 1} "
+            f"({int(repeated.sum())} in all): keep one row per person, or rename the column."
+        )
+    note = f"Column {name!r} is an identifier: not a feature."
+    return TableColumn(name, "identifier", notes=(note,), missing=int(column.isna().sum()), distinct=len(column))
+
+
+def _typed(name: str, column: pd.Series[Any]) -> tuple[Kind, pd.Series[Any], list[str]]:
+    """A column that is no text: numbers, categories, dates; InputError where it is none of them."""
+    if types.is_datetime64_any_dtype(column.dtype) or types.infer_dtype(column, skipna=True) in ("date", "datetime"):
+        try:
+            return "date", pd.Series(days_of(column), index=column.index), ["holds dates: a feature in days"]
+        except (ValueError, TypeError, OverflowError):
+            raise InputError(f"Column {name!r} holds dates that cannot be read: mend it, or --drop {name}.") from None
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return "category", column, []
+    settled = as_frame(column.to_frame(name))[name]
+    if not is_number(settled):
+        category_name(name, settled.dropna().iloc[0])
+    kind: Kind = "yes or no" if types.is_bool_dtype(column.dtype) else "number"
+    return kind, finite(name, settled), []
