@@ -6,6 +6,7 @@ X goes to the model as the user gave it. At strength 0 the user's own output is 
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,9 +17,14 @@ import numpy.typing as npt
 
 from apod.errors import InputError
 from apod.models.model import Fitted, Floats, IntArray, checked_scores
+from apod.models.prediction import LogitModule, frozen, mute, on_rows, own_classes
 
 FOLDS = 5
 PROBE_ROWS = 64
+
+
+class RefitWarning(UserWarning):
+    """A fitted estimator was given without FrozenEstimator: a clone of it is fitted again."""
 
 
 def _as_given(rows: Any) -> Any:
@@ -27,20 +33,26 @@ def _as_given(rows: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class EstimatorModel:
-    """A fitted classifier. Scores are P(second class), or the decision function where it has no probabilities."""
+    """A fitted classifier. Scores are P(positive label), or the decision function where it has no probabilities."""
 
     estimator: Any
     classes: npt.NDArray[Any]  # (2,) the positive label last
     threshold: float
     prepare: Callable[[Any], Any] = field(default=_as_given)
     probe: Any = None  # rows whose scores tell this model from another
+    column: int = 1  # where the estimator has the positive label
 
     def margin(self, rows: Any) -> Floats:
-        """(n,) the estimator's own scores of the second class."""
-        return score(self.estimator, self.prepare(rows))
+        """(n,) the estimator's own scores of the positive label."""
+        return score(self.estimator, self.prepare(rows), self.column)
 
     def embed(self, rows: Any) -> None:
         """Nothing: f_a reads the columns."""
+
+    @property
+    def probabilities(self) -> bool:
+        """Whether scores lie in [0, 1]."""
+        return gives_probabilities(self.estimator)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -51,27 +63,37 @@ class EstimatorModel:
         return digest.hexdigest()
 
 
-def fit_estimator(estimator: Any, X: Any, y: npt.NDArray[Any], seed: int, threshold: float | None = None) -> Fitted:
-    """Mitigate this classifier: a FrozenEstimator as it is, any other cloned, fitted, and scored out of fold."""
-    from sklearn.base import clone
-
+def fit_estimator(
+    estimator: Any,
+    X: Any,
+    y: npt.NDArray[Any],
+    seed: int,
+    threshold: float | None = None,
+    positive: Any = None,
+) -> Fitted:
+    """Mitigate this classifier: a FrozenEstimator or torch module as it is, any other cloned, fitted, scored out of
+    fold. `positive` is the label that counts as positive; None: the later of the two in order."""
     classes = np.unique(y)
     if len(classes) != 2:
         raise InputError(f"The labels have {len(classes)} different values: two are needed.")
+    place = 1 if positive is None else int(np.flatnonzero(classes == positive)[0])
+    name = name_of(estimator)
+    if mute(estimator):
+        raise InputError(f"{name} has neither predict_proba nor decision_function: wrap it in CalibratedClassifierCV.")
     cut = default_threshold(estimator) if threshold is None else threshold
-    name, probe = type(estimator).__name__, take(X, np.arange(min(PROBE_ROWS, rows_of(X))))
+    probe, ordered = take(X, np.arange(min(PROBE_ROWS, rows_of(X)))), classes[[1 - place, place]]
     if is_frozen(estimator):
         check_classes(estimator, classes)
-        model = EstimatorModel(estimator, classes, cut, probe=probe)
+        model = EstimatorModel(frozen(estimator), ordered, cut, probe=probe, column=place)
         return Fitted(model, model.margin(X), False, name, {})
-    own = np.asarray(out_of_fold(estimator, X, y, seed, FOLDS))
-    model = EstimatorModel(clone(estimator).fit(X, y), classes, cut, probe=probe)
-    return Fitted(model, own, True, name, {name: float(np.mean((own > cut) == (y == classes[1])))})
+    _warn_of_refit(estimator, name)
+    own = out_of_fold(estimator, X, y, seed, FOLDS, place)
+    model = EstimatorModel(_clone(estimator).fit(X, y), ordered, cut, probe=probe, column=place)
+    return Fitted(model, own, True, name, {name: float(np.mean((own > cut) == (y == ordered[1])))})
 
 
-def out_of_fold(estimator: Any, X: Any, y: npt.NDArray[Any], seed: int, folds: int) -> Floats:
+def out_of_fold(estimator: Any, X: Any, y: npt.NDArray[Any], seed: int, folds: int, column: int = 1) -> Floats:
     """(n,) everybody's score by a clone fitted on the other folds; folds have equal shares of both labels."""
-    from sklearn.base import clone
     from sklearn.model_selection import StratifiedKFold
 
     smallest = int(np.unique(y, return_counts=True)[1].min())
@@ -79,26 +101,31 @@ def out_of_fold(estimator: Any, X: Any, y: npt.NDArray[Any], seed: int, folds: i
         raise InputError("One label has a single person in the training part: at least two of each are needed.")
     scores = np.empty(len(y))
     for train, rest in StratifiedKFold(min(folds, smallest), shuffle=True, random_state=seed).split(y, y):
-        scores[rest] = score(clone(estimator).fit(take(X, train), y[train]), take(X, rest))
+        fitted = _clone(estimator).fit(take(X, train), y[train])
+        scores[rest] = score(fitted, take(X, rest), column, rest)
     return scores
 
 
-def score(estimator: Any, rows: Any) -> Floats:
-    """(n,) P(second class) by `predict_proba`, else `decision_function`."""
-    what = type(estimator).__name__
-    if hasattr(estimator, "predict_proba"):
-        found = np.asarray(estimator.predict_proba(rows))
+def score(estimator: Any, rows: Any, column: int = 1, names: IntArray | None = None) -> Floats:
+    """(n,) P(second class) by `predict_proba`, else `decision_function`; of the first class where `column` is 0.
+
+    names (n,): what the rows are called in an error, their positions unless given.
+    """
+    what, count = name_of(estimator), rows_of(rows)
+    if gives_probabilities(estimator):
+        found = np.asarray(on_rows(estimator, "predict_proba", rows, count, what, names))
         if found.ndim != 2 or found.shape[1] != 2:
             raise InputError(f"{what}.predict_proba has shape {found.shape}: two classes are needed.")
-        return checked_scores(found[:, 1], rows_of(rows), what)
+        return checked_scores(found[:, column], count, what, names)
     if hasattr(estimator, "decision_function"):
-        return checked_scores(estimator.decision_function(rows), rows_of(rows), what)
+        found = np.asarray(on_rows(estimator, "decision_function", rows, count, what, names))
+        return checked_scores(found if column == 1 else -found, count, what, names)
     raise InputError(f"{what} has neither predict_proba nor decision_function: wrap it in CalibratedClassifierCV.")
 
 
 def gives_probabilities(estimator: Any) -> bool:
     """Whether scores lie in [0, 1]."""
-    return hasattr(estimator, "predict_proba")
+    return hasattr(frozen(estimator), "predict_proba")
 
 
 def default_threshold(estimator: Any) -> float:
@@ -107,20 +134,41 @@ def default_threshold(estimator: Any) -> float:
 
 
 def is_frozen(estimator: Any) -> bool:
-    """Whether it is wrapped in scikit-learn's FrozenEstimator, and so never refitted."""
+    """Whether it is never refitted: wrapped in scikit-learn's FrozenEstimator, or a torch module."""
     from sklearn.frozen import FrozenEstimator
 
-    return isinstance(estimator, FrozenEstimator)
+    return isinstance(estimator, FrozenEstimator) or isinstance(frozen(estimator), LogitModule)
+
+
+def is_fitted(estimator: Any) -> bool:
+    """Whether an estimator was fitted already, by scikit-learn's signs of it."""
+    from sklearn.exceptions import NotFittedError
+    from sklearn.utils.validation import check_is_fitted
+
+    if callable(own := getattr(estimator, "is_fitted", None)):  # CatBoost
+        return bool(own())
+    try:
+        check_is_fitted(estimator)
+    except NotFittedError:
+        return False
+    return True
 
 
 def check_classes(estimator: Any, classes: npt.NDArray[Any]) -> None:
     """InputError where a fitted model was trained for other labels than these."""
-    own = getattr(estimator, "classes_", None)
-    if own is not None and not np.array_equal(np.asarray(own), classes):
+    own = own_classes(estimator)
+    if own is not None and not np.array_equal(own, classes):
         raise InputError(
-            f"The model predicts {np.asarray(own).tolist()} and the labels are {classes.tolist()}: pass labels as the "
-            "model knows them."
+            f"The model predicts {own.tolist()} and the labels are {classes.tolist()}: pass labels as the model knows "
+            "them."
         )
+
+
+def name_of(estimator: Any) -> str:
+    """What an estimator is called: of a frozen one, what is in it."""
+    asked = frozen(estimator)
+    inner = asked.module if isinstance(asked, LogitModule) else estimator
+    return type(inner.estimator if is_frozen(inner) and hasattr(inner, "estimator") else inner).__name__
 
 
 def take(X: Any, rows: IntArray) -> Any:
@@ -133,3 +181,34 @@ def take(X: Any, rows: IntArray) -> Any:
 def rows_of(X: Any) -> int:
     """How many people a table, an array or a list holds."""
     return int(X.shape[0]) if hasattr(X, "shape") else len(X)
+
+
+def _clone(estimator: Any) -> Any:
+    from sklearn.base import clone
+
+    try:
+        return clone(estimator)
+    except TypeError:
+        raise InputError(
+            f"{name_of(estimator)} is no scikit-learn estimator that can be cloned: wrap a fitted model in "
+            "sklearn.frozen.FrozenEstimator, or give it get_params and set_params."
+        ) from None
+
+
+def _warn_of_refit(estimator: Any, name: str) -> None:
+    if is_fitted(_checked(estimator, name)):
+        warnings.warn(
+            f"{name} is fitted already, and a clone of it is fitted again on these rows: wrap it in "
+            "sklearn.frozen.FrozenEstimator to keep it as it is.",
+            RefitWarning,
+            stacklevel=5,
+        )
+
+
+def _checked(estimator: Any, name: str) -> Any:
+    if not hasattr(estimator, "fit") or isinstance(estimator, type):
+        raise InputError(
+            f"The estimator {name} cannot be fitted: pass an instance of a classifier, or wrap a fitted model in "
+            "sklearn.frozen.FrozenEstimator."
+        )
+    return estimator

@@ -7,7 +7,8 @@ these, and at strength 0 the model's own output is returned as it is.
 
     standard     the better of a few standard models by cross-validation; the default   `standard.py`
     estimator    a scikit-learn classifier: cloned and fitted, or frozen                 `estimator.py`
-    scores       a column of scores from elsewhere                                       `estimator.py`
+    module       a torch module that returns logits, frozen                              `prediction.py`
+    scores       a column of scores from elsewhere                                       `scores.py`
 """
 
 from __future__ import annotations
@@ -32,13 +33,18 @@ class Model(Protocol):
     """
 
     @property
-    def classes(self) -> npt.NDArray[Any]:
+    def classes(self) -> npt.NDArray[Any] | tuple[Any, ...]:
         """The two labels, the positive one last."""
         ...
 
     @property
     def threshold(self) -> float:
         """The score above which the model predicts the positive label."""
+        ...
+
+    @property
+    def probabilities(self) -> bool:
+        """Whether scores lie in [0, 1]."""
         ...
 
     @property
@@ -66,15 +72,16 @@ class Fitted:
     accuracies: dict[str, float]  # cross-validated, by candidate; empty where there was no choice
 
 
-def checked_scores(scores: npt.ArrayLike, rows: int, what: str) -> Floats:
-    """(n,) finite scores, or an InputError that names the first row at fault."""
+def checked_scores(scores: npt.ArrayLike, rows: int, what: str, names: IntArray | None = None) -> Floats:
+    """(n,) finite scores, or an InputError that names the first row at fault: its position, or its entry in `names`."""
     values = np.asarray(scores, dtype=np.float64)
     if values.shape != (rows,):
         raise InputError(f"{what} gave scores of shape {values.shape} for {rows} rows: one score per row is needed.")
     bad = ~np.isfinite(values)
     if bad.any():
+        first = int(bad.argmax() if names is None else names[bad.argmax()])
         raise InputError(
-            f"{what} gave no finite score in {int(bad.sum())} row(s), first in row {int(bad.argmax())} (counting from "
+            f"{what} gave no finite score in {int(bad.sum())} row(s), first in row {first} (counting from "
             "0): leave those rows out, or let the model score them."
         )
     return values

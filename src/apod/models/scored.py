@@ -62,12 +62,9 @@ class ScoredModel:
         )
 
 
-def scored_model(fitted: Fitted, labels: IntArray, columns: Any, *, probabilities: bool = True) -> ScoredModel:
-    """Calibrate a model on the scores it gave to these people out of fold; `columns` are what f_a reads of them.
-
-    probabilities: whether scores lie in [0, 1].
-    """
-    threshold = fitted.model.threshold
+def scored_model(fitted: Fitted, labels: IntArray, columns: Any) -> ScoredModel:
+    """Calibrate a model on the scores it gave to these people out of fold; `columns` are what f_a reads of them."""
+    threshold, probabilities = fitted.model.threshold, fitted.model.probabilities
     if probabilities and not 0 < threshold < 1:
         raise InputError(f"The threshold is {threshold:g}: probabilities need one between 0 and 1.")
     calibration = fit_calibration(fitted.training_scores, labels, threshold, probabilities=probabilities)

@@ -1,0 +1,128 @@
+"""Asking a user's model: torch modules like any other estimator, and failures that name a row, never its values."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import expit
+
+from apod.errors import InputError
+from apod.models.model import Floats, IntArray
+
+if TYPE_CHECKING:
+    from torch.nn import Module
+
+_AT_ONCE = 1024  # rows per forward pass; fixed, so that a row's result does not hang on how many others came along
+
+
+class LogitModule:
+    """A torch module that returns logits, as a classifier: copied, frozen, in evaluation mode.
+
+    It returns the second class's log-odds, (n,) or (n, 1), or one logit per class, (n, 2). It is passed X as float32.
+    """
+
+    def __init__(self, module: Module) -> None:
+        self.module = copy.deepcopy(module).eval().requires_grad_(False)
+
+    def decision_function(self, X: Any) -> Floats:
+        """(n,) log-odds of the second class."""
+        import torch
+
+        from apod.models.module import finite_rows
+
+        rows = finite_rows(X)
+        found = [self._logits(torch.from_numpy(rows[at : at + _AT_ONCE])) for at in range(0, len(rows), _AT_ONCE)]
+        return np.concatenate(found) if found else np.empty(0)
+
+    def predict_proba(self, X: Any) -> Floats:
+        """(n, 2) probabilities of the two classes."""
+        logits = self.decision_function(X)
+        return np.stack([expit(-logits), expit(logits)], axis=1)
+
+    def _logits(self, x: Any) -> Floats:
+        import torch
+
+        parameter = next(self.module.parameters(), None)
+        with torch.no_grad():
+            out = self.module(x if parameter is None else x.to(parameter.device))
+        shape = tuple(out.shape) if isinstance(out, torch.Tensor) else type(out).__name__
+        if shape not in ((len(x),), (len(x), 1), (len(x), 2)):
+            raise InputError(
+                f"The torch module returned {shape} for {len(x)} rows: return one logit per row, or one per class; a "
+                "module that returns embeddings is a body."
+            )
+        logits: Floats = out.detach().double().cpu().numpy()
+        return logits[:, 1] - logits[:, 0] if shape == (len(x), 2) else logits.reshape(len(x))
+
+
+def frozen(estimator: Any) -> Any:
+    """The estimator itself; of a torch module a frozen copy that gives probabilities."""
+    if isinstance(estimator, LogitModule):
+        return estimator
+    inner = getattr(estimator, "estimator", None)
+    module = estimator if _is_module(estimator) else inner if _is_module(inner) else None
+    return estimator if module is None else LogitModule(module)
+
+
+def mute(estimator: Any) -> bool:
+    """Whether nothing it offers ranks people."""
+    asked = frozen(estimator)
+    return not (hasattr(asked, "predict_proba") or hasattr(asked, "decision_function"))
+
+
+def own_classes(estimator: Any) -> npt.NDArray[Any] | None:
+    """The labels a fitted model knows, None where it does not say."""
+    own = getattr(estimator, "classes_", None)
+    return None if own is None or _is_module(estimator) else np.asarray(own)
+
+
+def on_rows(estimator: Any, method: str, rows: Any, count: int, what: str, names: IntArray | None = None) -> Any:
+    """What a method of the estimator says of these rows; where it fails, an InputError that names the first row."""
+    from sklearn.exceptions import NotFittedError
+
+    call = getattr(estimator, method)
+    try:
+        return call(rows)
+    except NotFittedError:
+        raise InputError(f"{what} is not fitted: fit it first, or pass it without FrozenEstimator.") from None
+    except InputError:
+        raise
+    except Exception as error:
+        place = _first_failing(call, rows, count)
+        if place is None:
+            raise InputError(
+                f"{what} failed with {type(error).__name__}, on every row alone it does not: check X as a whole."
+            ) from error
+        row = place if names is None else int(names[place])
+        raise InputError(
+            f"{what} failed with {type(error).__name__} on row {row} (counting from 0): call {method} on that row "
+            "alone to see why, and mend or leave out the row."
+        ) from None
+
+
+def _first_failing(call: Any, rows: Any, count: int) -> int | None:
+    """The first row that a call fails on, found by halving: the rows up to it fail together."""
+    from sklearn.utils import _safe_indexing
+
+    def fails(start: int, stop: int) -> bool:
+        try:
+            call(_safe_indexing(rows, np.arange(start, stop)))
+        except Exception:  # noqa: BLE001
+            return True
+        return False
+
+    low, high = 0, count  # rows before `low` do no harm; some row before `high` does
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if fails(low, middle) else (middle, high)
+    return low if count and fails(low, high) else None
+
+
+def _is_module(value: Any) -> bool:
+    import sys
+
+    torch = sys.modules.get("torch")  # whoever holds a module has imported torch
+    return torch is not None and isinstance(value, torch.nn.Module)
