@@ -9,7 +9,7 @@ WORKERS ?= 2
 # the matrices are small: waiting for a second thread costs more than it gains
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-slow check docs dist hashes bench format clean
+.PHONY: demo test-fast test test-slow check docs dist hashes bench format clean
 
 $(LIGHT): pyproject.toml constraints.txt
 	@echo "Creating the environment in $(VENV) (once): what apod itself needs, about 1.2 GB; torch is most of it ..."
@@ -23,12 +23,16 @@ $(READY): $(LIGHT)
 	@touch $@
 
 demo: $(LIGHT)  ## the main job on real census data, with a report
-	$(BIN)/apod run adult --seed 0 --out out/demo
+	$(BIN)/apod run adult --seed 0 --compare paper --out out/demo
+
+test-fast: $(READY)  ## what takes milliseconds and starts no process, browser or database server
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --fast
 
 test: $(READY)  ## the quick suite, without kill storms, clusters and full-size runs
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not slow"
 
 test-slow: $(READY)  ## kill storms, clusters, full-size runs
+	@$(PIP) -e '.[models-test]' || echo "XGBoost or CatBoost could not be installed; their tests will say so and skip."
 	$(BIN)/python -m pytest -m slow
 
 check: $(READY)  ## format, lint, types

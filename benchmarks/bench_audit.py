@@ -70,10 +70,14 @@ def load(name: str, seed: int) -> Task:
         body_epochs=10,
     )
     outcome = run_experiment(dataset, settings, seed=seed)
-    test = outcome.prepared.split.test
+    test = outcome.approach.prepared.split.test
     known = test[dataset.groups[test] >= 0]
-    decided = (outcome.mitigation.heads.margins(outcome.prepared.embeddings[known]) > 0).numpy().astype(np.int64)
-    encoded = outcome.prepared.encoder.transform(dataset.features.iloc[known]).astype(np.float64)
+    decided = (
+        (outcome.approach.mitigation.heads.margins(outcome.approach.prepared.embeddings[known]) > 0)
+        .numpy()
+        .astype(np.int64)
+    )
+    encoded = outcome.approach.prepared.encoder.transform(dataset.features.iloc[known]).astype(np.float64)
     return Task(
         name,
         dataset.labels[known],

@@ -1,6 +1,6 @@
 """How well a correction of the default model works with few answers: shares, harm, coverage, the frontier over caution.
 
-    python benchmarks/bench_correction.py --seeds 20 --jobs 2 --data-dir ../shared/data --out out/correction
+    python benchmarks/bench_correction.py --seeds 20 --jobs 2 --data-dir data --out out/correction
     python benchmarks/bench_correction.py --arms gap,random --tasks adult,meps --budgets 30,100 --judge-on pool
 
 Recorded groups answer. An arm is a way to ask and a prior of f_a; `known` has everybody's group in training and
@@ -37,19 +37,28 @@ from apod.method.correction_fit import (
 from apod.method.gap_interval import signed_differences
 from apod.method.judgement import Judged, bands, costs, trace_paths
 from apod.method.posterior import DEFAULT_PRIOR, People, Prior, memberships
+from apod.method.verification import apply_verdict, plan_verification
 from apod.models.calibration import fit_calibration
 from apod.models.standard import fit_standard
 from apod.randomness import generator
+from correction_tables import (
+    CAUTIONS,
+    TASKS,
+    Arrays,
+    Runs,
+    accuracy_table,
+    budgets_of,
+    coverage_line,
+    draw_frontier,
+    error_table,
+    frontier,
+    known_table,
+    share_table,
+    verdict_table,
+)
 
-UNFAIR, FAIR = ("adult", "law_school", "meps", "compas"), ("loan", "bank", "german")
-TASKS = (*UNFAIR, *FAIR)
 KEPT_OUT = ("law_school", "bank")
 """In no choice of a setting: whether it holds is checked on these."""
-CAUTIONS = np.array([0, 0.25, 0.4, 0.5, 0.6, 0.7, 0.8, 1, 1.25, 1.5, 2])
-NARROWER = 0.02
-"""A signed gap is reversed when it is more than this on the other side."""
-
-Arrays = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -60,6 +69,8 @@ class Arm:
     by: str = "label"
     prior: Prior = DEFAULT_PRIOR
     everybody: bool = False
+    verify_share: float = 0.0
+    asks: str = ""  # the arm whose questions it shares
 
 
 WIDE = replace(DEFAULT_PRIOR, narrow_share=0.0)
@@ -70,9 +81,12 @@ ARMS: Mapping[str, Arm] = MappingProxyType(
         "random": Arm(random_share=1.0),
         "cell": Arm(random_share=1.0, by="cell"),
         "gap-by-cell": Arm(by="cell"),
+        "gap-25": Arm(random_share=0.75),
         "gap-75": Arm(random_share=0.25),
         "gap-wide": Arm(prior=WIDE),
-        "random-wide": Arm(random_share=1.0, prior=WIDE),
+        "random-wide": Arm(random_share=1.0, prior=WIDE, asks="random"),
+        "laplace": Arm(random_share=1.0, prior=replace(DEFAULT_PRIOR, exact_answers=0), asks="random"),
+        "verified": Arm(verify_share=0.33, asks="gap"),
     }
 )
 
@@ -172,7 +186,7 @@ def run_unit(task: str, seed: int, told: argparse.Namespace) -> None:
     """All arms and budgets of a task and seed that are not on file yet."""
     for name in told.arms:
         arm = ARMS[name]
-        budgets = [0] if arm.everybody else told.budgets_of(task)
+        budgets = [0] if arm.everybody else budgets_of(task, told.budgets)
         missing = [b for b in budgets if not run_file(name, task, seed, b, told).exists()]
         if not missing:
             continue
@@ -194,11 +208,13 @@ def run_unit(task: str, seed: int, told: argparse.Namespace) -> None:
             else ask(arm, population, truth, max(missing), seed, told, name, task)
         )
         for budget in missing:
-            rows = asked if arm.everybody else asked[:budget]
-            fitted = fit_correction(population, {int(row): truth[row] for row in rows}, Limits(), seed)
-            write(
-                run_file(name, task, seed, budget, told), measured(base, fitted, told.judge_on, seed) | {"rows": rows}
-            )
+            verifying = round(arm.verify_share * budget)
+            answers = {int(row): truth[row] for row in (asked if arm.everybody else asked[: budget - verifying])}
+            fitted = fit_correction(population, answers, Limits(), seed)
+            found = measured(base, fitted, told.judge_on, seed, told.reversal)
+            if verifying:
+                found |= verified(fitted, answers, truth, verifying, found)
+            write(run_file(name, task, seed, budget, told), found | {"rows": np.array(list(answers))})
         print(f"{name} {task} {seed}", flush=True)
 
 
@@ -206,7 +222,7 @@ def ask(
     arm: Arm, population: Population, truth: Any, budget: int, seed: int, told: argparse.Namespace, name: str, task: str
 ) -> Any:
     """The first `budget` people that an arm asks about, each after the answers before it."""
-    file = Path(told.out) / "asked" / name / f"{task}-{seed}.npz"
+    file = Path(told.out) / "asked" / (arm.asks or name) / f"{task}-{seed}.npz"
     if file.exists() and len(rows := np.load(file)["rows"]) >= budget:
         return rows[:budget]
     first = slice(0, population.training)
@@ -216,7 +232,7 @@ def ask(
     start = time.process_time()
     while len(asked) < budget:
         count = 1 if len(asked) < 60 else 2
-        rng = generator(seed, "random questions", name, len(asked))
+        rng = generator(seed, "random questions", arm.by, len(asked))
         for choice in asking.choose(min(count, budget - len(asked)), (), rng):
             asked.append(choice.row)
             asking.add_answer(choice.row, truth[choice.row])
@@ -224,7 +240,49 @@ def ask(
     return np.array(asked)
 
 
-def measured(base: Base, fitted: FittedCorrection, judge_on: str, seed: int) -> Arrays:
+def verified(fitted: FittedCorrection, answers: Mapping[int, Any], truth: Any, count: int, found: Arrays) -> Arrays:
+    """The verdict of fresh answers on what the default limits chose, and the gap that it leaves."""
+    plan = plan_verification(fitted)
+    before = np.abs(found["base"]).sum()
+    if plan is None:
+        return {"verdict": "nothing to verify", "after": before}
+    askable = np.ones(len(truth), dtype=np.bool_)
+    askable[list(answers)] = False
+    drawn = plan.draw(count, askable, generator(0, "verifying", plan.fingerprint))
+    fresh = {choice.row: truth[choice.row] for choice in drawn}
+    told = plan.judge(fresh)
+    kept = apply_verdict(fitted.population, {**answers, **fresh}, Limits(), 0, plan, told)
+    if not kept.chosen.applied:
+        return {"verdict": "dropped" if told.strength else told.verdict, "after": before}
+    return {
+        "verdict": told.verdict,
+        "after": np.abs(found["signed"][fitted.chosen.direction, kept.chosen.strength]).sum(),
+    }
+
+
+def audit_widths(base: Base, rows: Any) -> Any:
+    """(2,) how wide a 95 % interval of each signed gap is from one answer in all, by cell, times its square root.
+
+    The delta method at the true shares of the groups in the cells (label, decision), a quarter of the answers each.
+    """
+    labels, decisions, groups = base.labels[rows], base.decisions[rows], base.groups[rows]
+    widths = []
+    for label in (0, 1):
+        inside = labels == label
+        rate = decisions[inside].mean()
+        own = np.array([(groups[inside & (decisions == d)] == 0).mean() for d in (1, 0)])
+        slope = np.array([_difference(rate, own + step) - _difference(rate, own - step) for step in 1e-5 * np.eye(2)])
+        widths.append(2 * 1.96 * np.sqrt(4 * ((slope / 2e-5) ** 2 * own * (1 - own)).sum()))
+    return np.array(widths)
+
+
+def _difference(rate: float, shares: Any) -> float:
+    """Of two groups' rates, by the share of the first among people decided 1 and 0."""
+    of_first = rate * shares[0] + (1 - rate) * shares[1]
+    return float(rate * shares[0] / of_first - rate * (1 - shares[0]) / (1 - of_first))
+
+
+def measured(base: Base, fitted: FittedCorrection, judge_on: str, seed: int, reversal: float) -> Arrays:
     """What every correction was expected to do, and what it does to the people judged on, by their recorded groups."""
     population = fitted.population
     rows = base.pool if judge_on == "pool" else base.split.test
@@ -242,7 +300,7 @@ def measured(base: Base, fitted: FittedCorrection, judge_on: str, seed: int) -> 
     expected = signed_differences(fitted.paths.base)
     picks, intervals = [], []
     for caution in CAUTIONS:
-        chosen = choose(fitted.falls, fitted.costs, Limits(caution=float(caution)))
+        chosen = choose(fitted.falls, fitted.costs, Limits(caution=float(caution), reversal=reversal))
         picks.append((chosen.direction, chosen.strength) if chosen.applied else (-1, -1))
         after = replace(fitted, chosen=chosen).estimates(len(rows), seed)[1]
         intervals.append((after.gap, after.low, after.high))
@@ -250,6 +308,7 @@ def measured(base: Base, fitted: FittedCorrection, judge_on: str, seed: int) -> 
     return {
         "mean": fitted.falls.mean,
         "deviation": fitted.falls.deviation,
+        "reverses": fitted.falls.reverses,
         "affordable": affordable(fitted.costs, Limits()),
         "base": truth.base[0, :, 0] - truth.base[0, :, 1],
         "signed": signed,
@@ -259,161 +318,10 @@ def measured(base: Base, fitted: FittedCorrection, judge_on: str, seed: int) -> 
         "picks": np.array(picks),
         "intervals": np.array(intervals),
         "base_interval": np.array([before.gap, before.low, before.high]),
+        "audit_width": audit_widths(base, rows),
         "signed_mean": expected.mean(axis=0),
         "signed_interval": np.quantile(expected, [0.025, 0.975], axis=0),
     }
-
-
-@dataclass(frozen=True, eq=False)
-class Result:
-    """One run at one caution."""
-
-    before: float
-    after: float
-    accuracy_lost: float
-    balanced_lost: float
-    acted: bool
-    reversed_by: float
-    interval: tuple[float, float]
-
-
-def result(run: Arrays, caution: int) -> Result:
-    direction, strength = run["picks"][caution]
-    low, high = run["intervals"][caution][1:]
-    before = float(np.abs(run["base"]).sum())
-    if direction < 0:
-        return Result(before, before, 0.0, 0.0, False, 0.0, (low, high))
-    signed = run["signed"][direction, strength]
-    reversed_by = float((-np.sign(run["base"]) * signed).max())
-    lost = (float(run[name][direction, strength]) for name in ("accuracy_lost", "balanced_lost"))
-    return Result(before, float(np.abs(signed).sum()), *lost, True, reversed_by, (low, high))
-
-
-def load_runs(told: argparse.Namespace, arm: str, task: str, budget: int) -> list[Arrays]:
-    files = [run_file(arm, task, seed, budget, told) for seed in told.seeds]
-    return [dict(np.load(file)) for file in files if file.exists()]
-
-
-def share_table(told: argparse.Namespace, arm: str, caution: int) -> list[str]:
-    """Per task and budget: gap before and after, share of what all groups would close, costs, coverage, reversals."""
-    lines = [
-        f"\n{arm}, caution {CAUTIONS[caution]:g}, judged on {told.judge_on}",
-        "| task | answers | seeds | gap before | after | all groups | share [95 %] | acted | accuracy | balanced "
-        "| covers base / selected | width | signed covers / width | reversed |",
-        "| --- " * 14 + "|",
-    ]
-    for task in told.tasks:
-        known = load_runs(told, "known", task, 0)
-        for budget in told.budgets_of(task):
-            runs = load_runs(told, arm, task, budget)
-            if not runs or len(known) < len(runs):
-                continue
-            own, all_known = ([result(r, caution) for r in rs] for rs in (runs, known[: len(runs)]))
-            lines.append(_row(task, budget, runs, own, all_known))
-    return lines
-
-
-def _row(task: str, budget: int, runs: list[Arrays], own: list[Result], known: list[Result]) -> str:
-    before, after, best = (
-        np.array(v) for v in ([r.before for r in own], [r.after for r in own], [r.after for r in known])
-    )
-    share = f"{shares(before, after, best)}" if task in UNFAIR else f"harm {(after - before).mean():+.3f}"
-    covers = [
-        np.mean([r["base_interval"][1] <= g <= r["base_interval"][2] for r, g in zip(runs, before, strict=True)]),
-        np.mean([r.interval[0] <= r.after <= r.interval[1] for r in own]),
-    ]
-    inside = [((r["signed_interval"][0] <= r["base"]) & (r["base"] <= r["signed_interval"][1])).mean() for r in runs]
-    width = np.mean([r["base_interval"][2] - r["base_interval"][1] for r in runs])
-    signed = np.mean([r["signed_interval"][1] - r["signed_interval"][0] for r in runs])
-    cost = [np.mean([getattr(r, name) for r in own]) for name in ("accuracy_lost", "balanced_lost")]
-    return (
-        f"| {task} | {budget} | {len(own)} | {before.mean():.3f} | {after.mean():.3f} +- {_error(after - before):.3f} "
-        f"| {best.mean():.3f} | {share} | {np.mean([r.acted for r in own]):.0%} | {-cost[0]:+.4f} | {-cost[1]:+.4f} | "
-        f"{covers[0]:.2f} / {covers[1]:.2f} | {width:.2f} | {np.mean(inside):.2f} / {signed:.2f} | "
-        f"{np.mean([r.reversed_by > NARROWER for r in own]):.0%} |"
-    )
-
-
-def shares(before: Any, after: Any, best: Any) -> str:
-    """Share of what all groups would close, a ratio of means, with a bootstrap interval over seeds."""
-    rng = np.random.default_rng(0)
-    draws = rng.integers(0, len(before), (2000, len(before)))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        each = (before - after)[draws].mean(axis=1) / (before - best)[draws].mean(axis=1)
-    low, high = np.nanquantile(each, [0.025, 0.975])
-    return f"{(before - after).mean() / (before - best).mean():.0%} [{low:.0%}, {high:.0%}]"
-
-
-def _error(values: Any) -> float:
-    return float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")
-
-
-def known_table(told: argparse.Namespace, caution: int) -> list[str]:
-    """With everybody's group known: the part of the gap that is closed within the limits."""
-    lines = [
-        f"\nall groups known, caution {CAUTIONS[caution]:g}, judged on {told.judge_on}",
-        "| task | seeds | gap before | after | closed | accuracy | balanced |",
-        "| --- " * 7 + "|",
-    ]
-    for task in told.tasks:
-        own = [result(run, caution) for run in load_runs(told, "known", task, 0)]
-        if own:
-            before, after = (np.mean([getattr(r, name) for r in own]) for name in ("before", "after"))
-            cost = [-np.mean([getattr(r, name) for r in own]) for name in ("accuracy_lost", "balanced_lost")]
-            lines.append(
-                f"| {task} | {len(own)} | {before:.3f} | {after:.3f} | {1 - after / before:.0%} | {cost[0]:+.4f} "
-                f"| {cost[1]:+.4f} |"
-            )
-    return lines
-
-
-def accuracy_table(told: argparse.Namespace) -> list[str]:
-    """The default model against scikit-learn's logistic regression and boosting as they come, test part."""
-    lines = [
-        "\naccuracy of the default model, test part",
-        "| task | seeds | default | logistic regression | histogram gradient boosting | against the better | seconds |",
-        "| --- " * 7 + "|",
-    ]
-    for task in told.tasks:
-        files = [Path(told.out) / "base" / f"{task}-{seed}.npz" for seed in told.seeds]
-        kept = [np.load(file) for file in files if file.exists()]
-        if kept:
-            own = np.mean([np.mean((k["scores"] > 0.5)[k["test"]] == k["labels"][k["test"]]) for k in kept])
-            rivals = np.mean([k["rivals"] for k in kept], axis=0)
-            seconds = np.mean([k["seconds"] for k in kept])
-            lines.append(
-                f"| {task} | {len(kept)} | {own:.4f} | {rivals[0]:.4f} | {rivals[1]:.4f} | {own - rivals.max():+.4f} "
-                f"| {seconds:.1f} |"
-            )
-    return lines
-
-
-def frontier(told: argparse.Namespace, arm: str) -> list[str]:
-    """Mean share on the unfair tasks against mean harm on the fair ones, as caution grows."""
-    unfair, fair = ([t for t in told.tasks if t in kind] for kind in (UNFAIR, FAIR))
-    lines = [f"\nfrontier of {arm}: mean share / mean harm", f"| caution | {' | '.join(map(str, told.budgets))} |"]
-    lines.append("| --- " * (len(told.budgets) + 1) + "|")
-    for place, caution in enumerate(CAUTIONS):
-        cells = []
-        for budget in told.budgets:
-            closed = [_share(told, arm, task, budget, place) for task in unfair]
-            harm = [_harm(told, arm, task, budget, place) for task in fair]
-            each = " ".join(f"{100 * s:.0f}" for s in closed)
-            cells.append(f"{np.nanmean(closed):.0%} ({each}) / {np.nanmean(harm):+.4f}" if harm else "")
-        lines.append(f"| {caution:g} | {' | '.join(cells)} |")
-    return lines
-
-
-def _share(told: argparse.Namespace, arm: str, task: str, budget: int, place: int) -> float:
-    runs, known = load_runs(told, arm, task, budget), load_runs(told, "known", task, 0)
-    own, best = ([result(r, place) for r in rs] for rs in (runs, known[: len(runs)]))
-    fall = sum(r.before - r.after for r in own)
-    return fall / sum(r.before - r.after for r in best) if own and best else float("nan")
-
-
-def _harm(told: argparse.Namespace, arm: str, task: str, budget: int, place: int) -> float:
-    own = [result(r, place) for r in load_runs(told, arm, task, budget)]
-    return float(np.mean([r.after - r.before for r in own])) if own else float("nan")
 
 
 class Told(argparse.Namespace):
@@ -424,9 +332,6 @@ class Told(argparse.Namespace):
     seeds: Sequence[int]
     arms: Sequence[str]
 
-    def budgets_of(self, task: str) -> list[int]:
-        return [budget for budget in self.budgets if task != "german" or budget <= 100]
-
 
 def arguments() -> Told:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
@@ -435,7 +340,9 @@ def arguments() -> Told:
     parser.add_argument("--seeds", type=lambda text: range(int(text)), default=range(20))
     parser.add_argument("--arms", type=lambda text: text.split(","), default=["known", "gap"], help=", ".join(ARMS))
     parser.add_argument("--caution", type=float, default=Limits().caution)
+    parser.add_argument("--reversal", type=float, default=Limits().reversal)
     parser.add_argument("--judge-on", choices=("pool", "test"), default="test")
+    parser.add_argument("--figure", type=Path, help="draw the frontier of all arms here")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--out", type=Path, default=Path("out/correction"))
@@ -447,10 +354,17 @@ def main() -> None:
     units = [(task, seed) for seed in told.seeds for task in told.tasks]
     joblib.Parallel(n_jobs=told.jobs)(joblib.delayed(run_unit)(task, seed, told) for task, seed in units)
     caution = int(np.abs(CAUTIONS - told.caution).argmin())
-    lines = [*accuracy_table(told), *known_table(told, caution)]
-    for arm in [arm for arm in told.arms if arm != "known"]:
-        lines += [*share_table(told, arm, caution), *frontier(told, arm)]
+    runs = Runs(told.out, told.judge_on, told.tasks, told.budgets, told.seeds)
+    lines = [*accuracy_table(runs), *known_table(runs, caution)]
+    arms = [arm for arm in told.arms if arm != "known"]
+    for arm in arms:
+        lines += [*share_table(runs, arm, caution), *coverage_line(runs, arm, caution)]
+        lines += verdict_table(runs, arm, caution) if ARMS[arm].verify_share else frontier(runs, arm)
+    if {"gap", "random"} <= set(arms):
+        lines += error_table(runs, "gap", "random")
     print("\n".join(lines))
+    if told.figure:
+        draw_frontier(runs, [arm for arm in arms if not ARMS[arm].verify_share], told.figure)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """What the default preset achieves, piece by piece, and against random questions and the paper's settings.
 
-    python benchmarks/bench_default.py --seeds 20 --jobs 2 --data-dir ../shared/data --out out/default
+    python benchmarks/bench_default.py --seeds 20 --jobs 2 --data-dir data --out out/default
     python benchmarks/bench_default.py --arms default,stratified,paper --out out/default
 
 Each run is the whole of `apod run` (questions, refits, choice of the head); the recorded groups answer, the figures are
@@ -51,7 +51,7 @@ LIMITS = (
 )  # fmt: skip
 """Of the head choice: accuracy and balanced accuracy that may be lost, and the two probabilities asked for."""
 
-DEFAULT = PRESETS["default"]
+DEFAULT = PRESETS["heads"]
 ARMS: Mapping[str, Settings] = MappingProxyType(
     {
         "default": DEFAULT,
@@ -111,12 +111,12 @@ def heads_of(outcome: Outcome) -> list[Run]:
 
     The unpenalised head of the last round comes first.
     """
-    if not isinstance(outcome.heads, RoundHeads):
+    if not isinstance(outcome.approach.best, RoundHeads):
         return []
-    prepared, mitigation = outcome.prepared, outcome.mitigation
+    prepared, mitigation = outcome.approach.prepared, outcome.approach.mitigation
     dataset, rows, pool = prepared.dataset, prepared.split.validation, prepared.pool
     assert isinstance(mitigation.proxy, LaplaceProxy)
-    predicted = outcome.heads.decisions(pool.validation, mitigation.heads.sizes)  # (R, K, V)
+    predicted = outcome.approach.best.decisions(pool.validation, mitigation.heads.sizes)  # (R, K, V)
     draws = mitigation.proxy.draws(pool.validation_seen)
     gaps = posterior_gaps(dataset.labels[rows], predicted, draws)
     better = (gaps < gaps[:, -1:, :1]).mean(axis=0)
@@ -138,7 +138,7 @@ def heads_of(outcome: Outcome) -> list[Run]:
 def path_of(outcome: Outcome) -> list[Run]:
     """After every answer: the head that would be chosen then, on the test part, and what was expected."""
     found = []
-    for entry, estimate in zip(outcome.result["rounds"], outcome.estimates, strict=True):
+    for entry, estimate in zip(outcome.result["rounds"], outcome.approach.choices, strict=True):
         if estimate is None:
             continue
         head = next(h for h in estimate["heads"] if h["strength"] == estimate["strength"])

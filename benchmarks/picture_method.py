@@ -27,12 +27,12 @@ LINES = 12  # posterior draws shown
 def asked(outcome: Outcome) -> np.ndarray:
     """(n, 2) merit and neighbourhood of those asked about."""
     rows = [answer["row"] for answer in outcome.result["answers"]]
-    return outcome.prepared.dataset.features.to_numpy()[rows]
+    return outcome.approach.prepared.dataset.features.to_numpy()[rows]
 
 
 def whom(axes: Axes, default: Outcome, paper: Outcome) -> None:
     """The pool, typical people and farthest people."""
-    pool = default.prepared.dataset.features.to_numpy()
+    pool = default.approach.prepared.dataset.features.to_numpy()
     axes.scatter(pool[:, 1], pool[:, 0], s=1, color=LIGHT, rasterized=True)
     far, near = asked(paper), asked(default)
     axes.scatter(far[:, 1], far[:, 0], s=16, marker="x", linewidths=0.9, color=GREY, label="farthest person (paper)")
@@ -43,7 +43,7 @@ def whom(axes: Axes, default: Outcome, paper: Outcome) -> None:
 
 def learnt(axes: Axes, outcome: Outcome) -> None:
     """P(group) by f_a, the answers, and where draws from its posterior put the boundary."""
-    prepared, mitigation = outcome.prepared, outcome.mitigation
+    prepared, mitigation = outcome.approach.prepared, outcome.approach.mitigation
     assert isinstance(mitigation.proxy, LaplaceProxy)
     pool = prepared.dataset.features.to_numpy()
     merit, near = (np.linspace(pool[:, c].min(), pool[:, c].max(), 80) for c in (0, 1))
@@ -66,7 +66,7 @@ def learnt(axes: Axes, outcome: Outcome) -> None:
 def known(axes: Axes, outcome: Outcome) -> None:
     """The gap of the head that would be chosen: expected with its interval, and as it is on the test part."""
     answers = [entry["answered"] for entry in outcome.result["rounds"]]
-    estimates = [estimate for estimate in outcome.estimates if estimate is not None]
+    estimates = [estimate for estimate in outcome.approach.choices if estimate is not None]
     heads = [next(h for h in one["heads"] if h["strength"] == one["strength"]) for one in estimates]
     true = [one["test"]["gap"] for one in estimates]
     low, high = zip(*(head["interval"] for head in heads), strict=True)
@@ -83,7 +83,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("docs/images/method.png"))
     told = parser.parse_args()
-    people, default = make_example(), PRESETS["default"]
+    people, default = make_example(), PRESETS["heads"]
     ours, paper = (
         run_experiment(people, settings, seed=0, budget=ANSWERS)
         for settings in (default, replace(default, selector="apod"))

@@ -14,8 +14,8 @@ from apod.cli import build_app
 project = "apod"
 author = "The apod developers"
 version = release = __version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-source_suffix = {".md": "markdown"}
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+source_suffix = {".md": "myst-nb"}
 exclude_patterns = ["build"]
 html_theme = "furo"
 html_title = "apod"
@@ -25,6 +25,10 @@ html_copy_source = False
 html_show_copyright = False
 myst_heading_anchors = 3
 myst_enable_extensions = ["colon_fence"]
+nb_execution_mode = "cache"  # notebooks run when the site is built, and again once they change
+nb_execution_raise_on_error = True
+nb_execution_timeout = -1  # a busy machine takes its time
+nb_merge_streams = True
 napoleon_google_docstring = False
 napoleon_use_rtype = False
 autodoc_member_order = "bysource"

@@ -90,7 +90,7 @@ def make_result(
     selected = next(e for e in entries if e["strength"] == chosen)
     answers = [_answer(k, group_names, label_names, rng) for k in range(n_answers)]
     result: dict[str, Any] = {
-        "schema_version": 1,
+        "schema_version": 2,
         "apod_version": "0.1.0",
         "dataset": "adult",
         "preset": "default",

@@ -6,14 +6,16 @@ import json
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from apod.campaign import Campaign
+from apod.cli import build_app
 from apod.cli.campaign_report import latest_audit, point_text, show_audit
 from apod.data import make_example
 from apod.report.campaign import render_campaign
 from apod.report.campaign_facts import campaign_facts
 
-QUICK = {"strengths": [0.2, 1.0], "body_epochs": 1, "epochs": 1}
+QUICK = {"preset": "heads", "strengths": [0.2, 1.0], "body_epochs": 1, "epochs": 1}
 PEOPLE = make_example(400, seed=2)
 NAMES = ["Zwergelin", "Riesenhaft"]
 
@@ -85,3 +87,36 @@ def test_a_report_without_an_audit_or_a_classifier_says_why(
 ) -> None:
     page = render_campaign(campaign_facts(campaign_with(tmp_path, answers, share)))
     assert said in page
+
+
+def test_a_corrected_models_report_and_status_name_one_point_and_what_to_expect(tmp_path: Path) -> None:
+    campaign = Campaign.create(
+        tmp_path / "people.db", PEOPLE.features, PEOPLE.labels, groups=NAMES, budget=30, refit="demand",
+    )  # fmt: skip
+    for _ in range(14):
+        question = campaign.ask("maria")
+        assert question is not None
+        campaign.tell(question, NAMES[PEOPLE.groups[question.row]])
+    facts = campaign_facts(campaign)
+    assert json.dumps(facts, allow_nan=False)
+    page = render_campaign(facts)
+    low, high = facts["estimate"]["base"]["interval"]
+    span = f"{100 * low:.1f} to {100 * high:.1f}"
+    little = low == 0 and high > 0.1
+    assert (f"is not known yet from the answers alone: {span} points all fit them" in page) == little
+    assert "Gap to expect, points" in page
+    assert ("not known yet" in page) == little
+    assert facts["selected_because"] in page
+    assert page.count("0, the model as it is") == 1
+    assert campaign.status().model in page  # type: ignore[operator]
+    point = campaign.operating_point()
+    assert point is not None
+    assert (point.strength, point.because) == (facts["strength"], facts["selected_because"])
+    campaign.close()
+    said = CliRunner().invoke(build_app(), ["status", str(tmp_path / "people.db")]).stdout
+    assert point_text(point.to_json()) in said
+    assert span in said
+    told = json.loads(CliRunner().invoke(build_app(), ["status", str(tmp_path / "people.db"), "--json"]).stdout)
+    assert told["operating_point"]["estimate"] == facts["estimate"]
+    assert (told["preset"], told["selector"]) == ("default", "gap")
+    assert told["model"] == "logistic regression"

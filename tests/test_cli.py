@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -17,15 +14,12 @@ import pytest
 from apod.campaign import Campaign
 from apod.cli import build_app, main
 from apod.data import make_example
+from apod.method.model_mitigation import ModelMitigation
+from support.commands import Done, apod
 
-FAST = ["--strengths", "0.2,1", "--budget", "12"]
-APOD = [sys.executable, "-m", "apod"]
+pytestmark = pytest.mark.xdist_group("cli")  # they share a run
 
-
-def apod(*arguments: object, folder: Path, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*APOD, *map(str, arguments)], cwd=folder, input=stdin, capture_output=True, text=True, timeout=300, check=False
-    )
+FAST = ["--budget", "12"]
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +35,7 @@ def people_csv(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def own_run(people_csv: Path) -> tuple[subprocess.CompletedProcess[str], Path]:
+def own_run(people_csv: Path) -> tuple[Done, Path]:
     folder = people_csv.parent
     done = apod(
         "run", people_csv, "--label", "hired", "--sensitive", "gender", *FAST, "--out", "out", "--json", folder=folder
@@ -50,7 +44,7 @@ def own_run(people_csv: Path) -> tuple[subprocess.CompletedProcess[str], Path]:
 
 
 def test_own_file_gives_report_and_result_and_prints_json(
-    own_run: tuple[subprocess.CompletedProcess[str], Path],
+    own_run: tuple[Done, Path],
 ) -> None:
     done, out = own_run
     assert done.returncode == 0, done.stderr
@@ -63,9 +57,7 @@ def test_own_file_gives_report_and_result_and_prints_json(
     assert (out / "checkpoint" / "answers.jsonl").stat().st_mode & 0o077 == 0
 
 
-def test_an_answer_row_is_the_row_of_the_file(
-    own_run: tuple[subprocess.CompletedProcess[str], Path], people_csv: Path
-) -> None:
+def test_an_answer_row_is_the_row_of_the_file(own_run: tuple[Done, Path], people_csv: Path) -> None:
     frame = pd.read_csv(people_csv)
     for answer in json.loads(own_run[0].stdout)["answers"]:
         assert frame.loc[answer["row"], "gender"] == answer["group"]
@@ -100,24 +92,29 @@ def test_input_that_ends_too_early_keeps_the_answers_for_resume(people_csv: Path
     assert rest.returncode == 0, rest.stderr
 
 
-@pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
-def test_ctrl_c_keeps_what_was_answered_and_the_run_resumes(people_csv: Path, tmp_path: Path) -> None:
-    arguments = [*APOD, "run", str(people_csv), "--label", "hired", "--sensitive", "gender", "--budget", "60"]
-    arguments += ["--strengths", "0.2,1", "--out", str(tmp_path / "o")]
-    with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True) as process:
-        kept = tmp_path / "o" / "checkpoint" / "answers.jsonl"
-        for _ in range(600):
-            if kept.exists() and len(kept.read_text().splitlines()) > 8:
-                break
-            time.sleep(0.1)
-        process.send_signal(signal.SIGINT)
-        error = process.communicate(timeout=60)[1]
-    assert process.returncode == 2
-    assert error.strip().splitlines()[-1].startswith("error: Interrupted.")
+def test_ctrl_c_keeps_what_was_answered_and_the_run_resumes(
+    people_csv: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = ["run", people_csv, "--label", "hired", "--sensitive", "gender", *FAST, "--out", tmp_path / "o"]
+    refit, refits = ModelMitigation.refit, []
+
+    def pressed(engine: ModelMitigation) -> None:
+        refits.append(engine)
+        if len(refits) == 3:
+            signal.raise_signal(signal.SIGINT)
+        refit(engine)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ModelMitigation, "refit", pressed)
+        done = apod(*arguments, folder=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.strip().splitlines()[-1].startswith("error: Interrupted.")
+    kept = (tmp_path / "o" / "checkpoint" / "answers.jsonl").read_text().splitlines()
+    assert len(kept) == 1 + 10
     assert not (tmp_path / "o" / "result.json").exists()
-    rest = subprocess.run([*arguments, "--resume"], capture_output=True, text=True, timeout=300, check=False)
+    rest = apod(*arguments, "--resume", folder=tmp_path)
     assert rest.returncode == 0, rest.stderr
-    assert len(json.loads((tmp_path / "o" / "result.json").read_text())["answers"]) == 60
+    assert len(json.loads((tmp_path / "o" / "result.json").read_text())["answers"]) == 12
 
 
 @pytest.mark.parametrize(
@@ -134,8 +131,8 @@ def test_a_round_tells_of_the_head_that_would_be_chosen(
 
     plain = {"strength": 0.0, "accuracy": 0.8, "gap": 0.1, "validation_score": 1.0}
     other = {"strength": 0.7, "accuracy": 0.6, "gap": 0.2, "validation_score": 2.0}
-    estimate = {"strength": strength, "test": {"accuracy": 0.79, "gap": 0.05}, "outlook": None, "withheld": None}
-    entry = {"round": 3, "answered": 9, "curve": [plain, other], "estimate": estimate}
+    choice = {"strength": strength, "test": {"accuracy": 0.79, "gap": 0.05}, "outlook": None, "withheld": None}
+    entry = {"round": 3, "answered": 9, "curve": [plain, other], "choice": choice, "estimate": None}
     TerminalListener().round(entry, [], 30)
     assert said in " ".join(capsys.readouterr().err.split())
 
@@ -160,6 +157,15 @@ BAD = {
     "strengths text": (["run", "example", "--strengths", "a,b"], "numbers"),
     "split": (["run", "example", "--split", "0.5,0.5"], "three positive shares"),
     "split of nan": (["run", "example", "--split", "nan,0.5,0.5"], "three positive shares"),
+    "compare with nothing": (["run", "example", "--compare", "papr"], "did you mean 'paper'"),
+    "compare by hand": (
+        ["run", "{csv}", "--label", "hired", "--groups", "a,b", "--drop", "gender", "--compare", "paper"],
+        "recorded groups",
+    ),
+    "score of heads": (["run", "example", "--preset", "paper", "--score", "merit"], "a model to correct"),
+    "no score": (["run", "example", "--score", "modle"], "no column 'modle'"),
+    "scores that are none": (["run", "example", "--score", "merit"], "outside [0, 1]"),
+    "threshold": (["run", "example", "--threshold", "2"], "between 0 and 1"),
     "nothing to resume": (["run", "example", "--resume", "--out", "empty"], "no run to resume"),
     "unknown reference": (["run", "example", "--reference", "trangle"], "did you mean 'triangle'"),
 }
@@ -262,6 +268,7 @@ def test_a_whole_campaign_from_the_command_line(people_csv: Path, tmp_path: Path
 
 def test_a_campaign_pauses_and_resumes_from_the_command_line(people_csv: Path, tmp_path: Path) -> None:
     new = ["campaign", "new", "h.db", people_csv, "--label", "hired", "--groups", "circle,triangle", "--budget", 9]
+    new += ["--preset", "heads"]
     refused = apod(*new, "--sensitive", "gender", "--least-gain", 3, folder=tmp_path)
     assert refused.returncode == 2
     assert "least gain is 3.0" in refused.stderr
@@ -306,12 +313,8 @@ def test_the_status_says_what_stands_what_was_erased_the_groups_and_the_end(peop
     assert not any("declined" in line or "cannot tell" in line for line in lines)
 
 
-def test_ctrl_c_ends_a_command_with_one_line_and_status_130(people_csv: Path, tmp_path: Path) -> None:
-    code = (
-        "import os, signal, sys; import apod.campaign as campaign, apod.cli as cli\n"
-        "campaign.campaigns = lambda url: os.kill(os.getpid(), signal.SIGINT)\n"
-        "sys.argv = ['apod', 'campaign', 'list', 'hiring.db']; cli.main()"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)
+def test_ctrl_c_ends_a_command_with_one_line_and_status_130(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("apod.campaign.campaigns", lambda url: signal.raise_signal(signal.SIGINT))
+    done = apod("campaign", "list", "hiring.db", folder=tmp_path)
     assert done.returncode == 130
     assert done.stderr.splitlines() == ["interrupted: what was written before stays; run the command again to go on."]

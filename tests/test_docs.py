@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import typer.main
 
+import apod
 from apod.cli import build_app
 from apod.maxmin.typical import SHARE
 from apod.method.choice import GATE, MOST_ROUNDS
@@ -49,6 +50,12 @@ def test_every_link_in_the_project_leads_to_a_file(page: Path) -> None:
             assert (page.parent / target).exists(), f"{page.name} points to {target}, which is not there"
 
 
+def test_the_reference_has_every_public_name() -> None:
+    text = (ROOT / "docs" / "reference" / "python.md").read_text()
+    for name in set(apod.__all__) - {"__version__"}:
+        assert re.search(rf":: apod\.{name}$", text, flags=re.MULTILINE), name
+
+
 def test_every_command_is_documented() -> None:
     text = "\n".join(page.read_text() for page in PAGES)
     for name in typer.main.get_command(build_app()).commands:  # type: ignore[attr-defined]
@@ -56,7 +63,7 @@ def test_every_command_is_documented() -> None:
 
 
 def test_the_page_on_the_default_method_states_the_numbers_of_the_code() -> None:
-    default, page = PRESETS["default"], " ".join((ROOT / "docs" / "method.md").read_text().split())
+    default, page = PRESETS["heads"], " ".join((ROOT / "docs" / "method.md").read_text().split())
     for said in (
         f"at most {_short(100 * GATE.accuracy)} points of accuracy and {_short(100 * GATE.balanced)} of balanced",
         f"smaller with probability {_short(GATE.sure)}",

@@ -42,7 +42,7 @@ def test_the_sentence(outlook: list[dict[str, Any]], said: str) -> None:
 
 def test_the_chart_has_what_was_expected_and_what_is_to_come() -> None:
     heads = [{"strength": s, "gap": 0.2 + s / 10, "interval": [0.1, 0.3]} for s in (0.0, 0.5)]
-    rounds = [{"answered": n, "estimate": {"heads": heads, "strength": 0.5}} for n in (5, 6)]
+    rounds = [{"answered": n, "choice": {"heads": heads, "strength": 0.5}} for n in (5, 6)]
     past = expected_so_far(rounds)
     assert past == [{"answers": n, "gap": 0.25, "interval": [0.1, 0.3]} for n in (5, 6)]
     chart = outlook_chart(past, [entry(6, 0.25), entry(12, 0.2)])

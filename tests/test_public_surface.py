@@ -5,8 +5,8 @@ from __future__ import annotations
 import apod
 
 PUBLIC = {
-    "PRESETS", "APODClassifier", "ApodError", "Campaign", "Dataset", "Settings", "__version__", "load_dataset",
-    "make_example", "run_experiment",
+    "PRESETS", "APODClassifier", "ApodError", "Campaign", "Dataset", "GroupRatesDisplay", "Settings", "TradeoffDisplay",
+    "__version__", "load_dataset", "make_example", "run_experiment",
 }  # fmt: skip
 
 

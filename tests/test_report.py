@@ -10,6 +10,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -132,7 +133,9 @@ def test_every_kind_of_result_gives_a_whole_page(result: dict[str, Any]) -> None
     ids = [a["id"] for _, a in page.elements if "id" in a]
     assert len(ids) == len(set(ids))
     assert [a["id"] for a in page.all("section")] == [
-        *("groups", "curve", "rounds", "changes", "asked", "bound", "settings")
+        *("groups", "curve", "rounds", "changes", "asked"),
+        *(["bound"] if result["bound"] else []),
+        "settings",
     ]
     assert {a["href"] for a in page.all("a")} <= {f"#{name}" for name in ids}
     for word in ("nan", "None", "inf ", "Undefined"):
@@ -311,8 +314,8 @@ def test_the_command_says_everything_it_can_and_quotes_what_needs_it() -> None:
 
 
 def test_another_schema_version_is_refused() -> None:
-    with pytest.raises(InputError, match="schema_version 2: the report reads version 1"):
-        render_report(make_result() | {"schema_version": 2})
+    with pytest.raises(InputError, match="schema_version 1: the report reads version 2"):
+        render_report(make_result() | {"schema_version": 1})
 
 
 # docs/result.md
@@ -324,7 +327,7 @@ def documented() -> set[str]:
 
 def paths(value: Any, path: str = "") -> Iterator[str]:
     """Every field of a result by its documented path."""
-    if isinstance(value, dict):
+    if isinstance(value, dict) and path != "model.cross_validated_accuracies":
         by_name = path.rpartition(".")[2] == "groups" or path == "trajectories"
         for key, inner in value.items():
             below = f"{path}.NAME" if by_name else f"{path}.{key}".lstrip(".")
@@ -338,7 +341,10 @@ def paths(value: Any, path: str = "") -> Iterator[str]:
 
 def undocumented(result: dict[str, Any]) -> set[str]:
     known = documented()
-    found = {re.sub(r"^(vanilla|selected|tradeoff\[\])\.", "METRICS.", path) for path in paths(result)}
+    found = {
+        re.sub(r"^(compared\.vanilla|compared\.selected|vanilla|selected|tradeoff\[\])\.", "METRICS.", path)
+        for path in paths(result)
+    }
     found = {path.replace("trajectories.NAME[]", "answers[]") for path in found}
     return {path for path in found if path not in known}
 
@@ -349,26 +355,88 @@ def test_every_field_of_a_result_is_documented() -> None:
     assert undocumented(make_result() | {"novel": {"field": 1}}) == {"novel", "novel.field"}
 
 
-@pytest.mark.parametrize("preset", ["default", "paper"])
-def test_a_real_run_writes_only_documented_fields_and_a_whole_page(preset: str, tmp_path: Path) -> None:
+HEADS = {"strengths": (0.1, 1.0), "body_epochs": 1, "epochs": 1, "questions_per_round": 3}
+HEADS_ALONE = ("bound", "METRICS.validation.", "rounds[].choice.heads", "settings.", "timing.body", "timing.training")
+MODELS_ALONE = (
+    "verification.",
+    "outlook.",
+    "model.",
+    "correction.",
+    "estimate.",
+    "METRICS.expected",
+    "rounds[].estimate.",
+    "settings.",
+    "timing.model",
+)
+
+
+@pytest.fixture(scope="module", params=["default", "heads", "paper"])
+def real_run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run on synthetic data, named like its preset."""
     from apod.data import make_example
     from apod.method.settings import PRESETS
     from apod.run import run_experiment
     from apod.run.files import write_outcome
 
-    told = replace(PRESETS[preset], strengths=(0.1, 1.0), body_epochs=1, epochs=1, questions_per_round=3)
-    outcome = run_experiment(make_example(400), told, budget=9, preset=preset)
-    page = Page(write_outcome(outcome, tmp_path).read_text())
-    result = json.loads((tmp_path / "result.json").read_text())
+    folder = tmp_path_factory.mktemp("run") / request.param
+    told = {"questions_per_round": 3} if request.param == "default" else HEADS
+    settings = replace(PRESETS[request.param], **told)
+    write_outcome(run_experiment(make_example(400), settings, budget=12, preset=request.param), folder)
+    return folder
+
+
+def test_a_real_run_writes_only_documented_fields_and_a_whole_page(real_run: Path) -> None:
+    page = Page((real_run / "report.html").read_text())
+    result = json.loads((real_run / "result.json").read_text())
     assert undocumented(result) == set()
     assert page.open == []
     assert "(c) With mitigation" in page.body
-    compulsory = {path for path in documented() if not path.startswith(("METRICS", "differences"))}
-    optional = {"answers[].reason.entropy", "audit"}
-    if preset == "paper":  # no posterior there
-        optional |= {path for path in documented() if path.startswith(("rounds[].estimate.", "outlook["))}
-    else:  # typical people are not chosen by subgroup and distance
-        optional |= {f"answers[].reason.{name}" for name in ("group", "centred_accuracy", "distance")}
-        # withheld while the posterior does not cover
-        optional |= {path for path in documented() if path.startswith(("rounds[].estimate.outlook.", "outlook["))}
-    assert compulsory - optional <= set(paths(result))
+    optional = {
+        "answers[].reason.entropy",
+        "audit",
+        "known_groups",
+        "compared",
+        "verification.",
+        "outlook[",
+        "rounds[].choice.outlook.",
+        "METRICS",
+        "differences",
+    }
+    # typical and informative people are not chosen by subgroup and distance
+    optional |= {"answers[].reason.group", "answers[].reason.centred_accuracy", "answers[].reason.distance"}
+    optional |= set(HEADS_ALONE if real_run.name == "default" else MODELS_ALONE)
+    optional |= {"rounds[].choice."} if real_run.name == "paper" else set()  # no posterior there
+    compulsory = {path for path in documented() if not path.startswith(tuple(optional))}
+    assert compulsory <= set(paths(result))
+
+
+def test_the_published_schema_knows_every_field_and_accepts_what_a_run_writes(real_run: Path) -> None:
+    schema = json.loads((DOCS.parent / "result.schema.json").read_text())
+    validator = jsonschema.Draft202012Validator(schema)
+    validator.check_schema(schema)
+    result = json.loads((real_run / "result.json").read_text())
+    validator.validate(result)
+    assert set(schema["properties"]) - {"audit", "compared", "known_groups"} == set(result)
+    for change in (
+        {"schema_version": 1},
+        {"selected": None},
+        {"estimate": {"base": None}},
+        {"answers": [{"row": "x"}]},
+    ):
+        assert not validator.is_valid(result | change), change
+    assert not validator.is_valid({name: value for name, value in result.items() if name != "correction"})
+
+
+def test_another_preset_on_the_same_people_stands_beside_this_run(real_run: Path) -> None:
+    from apod.run.compared import compared
+
+    result = json.loads((real_run / "result.json").read_text())
+    both = result | {"compared": compared(result)}
+    jsonschema.validate(both, json.loads((DOCS.parent / "result.schema.json").read_text()))
+    assert undocumented(both) == set()
+    page = Page(render_report(both))
+    assert page.open == []
+    assert "The same people, " in page.body
+    own = result["trajectories"] or {"": result["answers"]}
+    assert both["compared"]["answers_read"] == sum(map(len, own.values())) == 12 * len(own)
+    assert ("asks its own questions" in page.body) == (real_run.name == "paper")

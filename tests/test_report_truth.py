@@ -11,7 +11,7 @@ import pytest
 from apod.cli.progress import TerminalListener
 from apod.data import make_example
 from apod.method.selection import SELECTORS
-from apod.method.settings import PRESETS
+from apod.method.settings import CORRECTION_SELECTORS, PRESETS
 from apod.report import render_report
 from apod.report.numbers import label_name
 from apod.report.settings import SETTING_WORDS, setting_names, setting_words
@@ -55,7 +55,7 @@ def test_a_difference_that_turned_round_is_named_in_report_and_terminal(capsys: 
     for entry in (result["vanilla"], result["selected"]):
         for group in entry["groups"].values():
             group["n_positive"] = 1000
-    result |= {"outlook": None, "selected_because": None}
+    result |= {"outlook": None, "selected_because": None, "classifier": None}
     TerminalListener().summary(result, Path("report.html"))
     assert "Male had 12.0 points more than Female" in " ".join(capsys.readouterr().err.split())
     assert not any("turned" in one.title for one in judge(make_result()).cautions)
@@ -105,7 +105,7 @@ def test_every_setting_is_in_words() -> None:
             assert name in setting_names(), name
             if isinstance(value, str):
                 assert value in SETTING_WORDS[name], (name, value)
-    assert set(SETTING_WORDS["selector"]) == set(SELECTORS)
+    assert set(SETTING_WORDS["selector"]) == {*SELECTORS, *CORRECTION_SELECTORS}
     assert setting_words("selector", "random") == "a random person (random)"
     assert setting_words("strengths", [0.5, 1.0]) == "0.5, 1"
     assert setting_words("least_gain", 0.0) == "never"

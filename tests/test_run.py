@@ -15,18 +15,17 @@ from scipy import stats
 from apod.data import UNKNOWN, Dataset, load_dataset, make_example
 from apod.errors import AnnotatorError, BudgetError, CheckpointError, InputError
 from apod.fairness.metrics import evaluate
-from apod.heads.bank import HeadBank
 from apod.method.annotators import RecordedGroups
 from apod.method.prepare import prepare
 from apod.method.settings import PRESETS, Settings
 from apod.report import render_report
 from apod.run import Listener, Outcome, run_experiment
+from apod.run.approach import measured
 from apod.run.files import write_outcome
-from apod.run.record import metrics_entries
 from support.training import paper_settings
 
 QUICK = paper_settings(strengths=(0.2, 1.0), body_epochs=2, epochs=2)
-AHEAD = replace(PRESETS["default"], strengths=(0.2, 1.0), body_epochs=2)
+AHEAD = replace(PRESETS["heads"], strengths=(0.2, 1.0), body_epochs=2)
 BUDGET = 12
 
 
@@ -59,9 +58,9 @@ def test_spends_the_budget_exactly_and_trains_once_more_after_the_last_answer(ou
 def test_every_number_of_the_result_follows_from_the_kept_heads_and_the_test_part(
     outcome: Outcome, people: Dataset
 ) -> None:
-    rows = outcome.prepared.split.test
+    rows = outcome.approach.prepared.split.test
     for head, entry in enumerate([outcome.result["vanilla"], *outcome.result["tradeoff"]]):
-        predicted = (outcome.kept.margins(outcome.prepared.embeddings[rows], [head])[0] > 0).numpy()
+        predicted = (outcome.approach.kept.margins(outcome.approach.prepared.embeddings[rows], [head])[0] > 0).numpy()
         truth = evaluate(people.labels[rows], predicted, people.groups[rows], people.group_names).to_dict()
         assert {name: entry[name] for name in truth} == truth
     assert outcome.result["selected"] in outcome.result["tradeoff"]
@@ -71,14 +70,14 @@ def test_what_is_equalised_is_what_is_judged_and_reported(people: Dataset) -> No
     """With demographic parity every gap of the result, expected and measured, is that of the selection rates."""
     settings = replace(AHEAD, penalty="demographic_parity")
     outcome = run_experiment(people, settings, seed=1, budget=BUDGET)
-    result, mitigation = outcome.result, outcome.mitigation
+    result, mitigation = outcome.result, outcome.approach.mitigation
     assert result["notion"] == "demographic_parity"
     for entry in (result["vanilla"], *result["tradeoff"]):
         rates = [group["selection_rate"] for group in entry["groups"].values()]
         assert entry["gap"] == pytest.approx(max(rates) - min(rates), abs=1e-12)
     draws = mitigation.proxy.draws(mitigation.pool.validation_seen)[:, 0].double().numpy()
-    for head, expected in enumerate(mitigation.choose(outcome.kept).gap):
-        decided = (outcome.kept.margins(mitigation.pool.validation, [head])[0] > 0).numpy()
+    for head, expected in enumerate(mitigation.choose(outcome.approach.kept).gap):
+        decided = (outcome.approach.kept.margins(mitigation.pool.validation, [head])[0] > 0).numpy()
         gaps = [abs(np.subtract(*(decided @ member / member.sum(axis=0)))) for member in draws]
         assert expected == pytest.approx(np.mean(gaps), abs=1e-9)
     before, after = result["vanilla"]["gap"], result["selected"]["gap"]
@@ -88,8 +87,8 @@ def test_what_is_equalised_is_what_is_judged_and_reported(people: Dataset) -> No
 
 
 def test_changes_count_every_flipped_decision_once(outcome: Outcome, people: Dataset) -> None:
-    test = outcome.prepared.test
-    before, after = (outcome.kept.margins(test, [0, outcome.selected]) > 0).numpy()
+    test = outcome.approach.prepared.test
+    before, after = (outcome.approach.kept.margins(test, [0, outcome.finished.selected]) > 0).numpy()
     changes = outcome.result["changes"]
     flips = sum(group["to_positive"] + group["to_negative"] for group in changes["groups"].values())
     assert changes["total"] == flips == int((before != after).sum())
@@ -97,7 +96,7 @@ def test_changes_count_every_flipped_decision_once(outcome: Outcome, people: Dat
 
 def test_answers_name_rows_of_the_file_with_their_recorded_group(outcome: Outcome, people: Dataset) -> None:
     place = {int(row): index for index, row in enumerate(people.rows)}
-    train = set(outcome.prepared.split.train.tolist())
+    train = set(outcome.approach.prepared.split.train.tolist())
     for answer in outcome.result["answers"]:
         index = place[answer["row"]]
         assert index in train
@@ -113,7 +112,7 @@ def test_result_is_plain_json(outcome: Outcome) -> None:
 def test_same_seed_gives_the_same_result_to_the_last_bit(outcome: Outcome, people: Dataset) -> None:
     again = run_experiment(people, QUICK, seed=1, budget=BUDGET)
     assert comparable(again.result) == comparable(outcome.result)
-    assert again.mitigation.heads.parameters.equal(outcome.mitigation.heads.parameters)
+    assert again.approach.mitigation.heads.parameters.equal(outcome.approach.mitigation.heads.parameters)
 
 
 def test_another_seed_gives_another_result(outcome: Outcome, people: Dataset) -> None:
@@ -128,14 +127,14 @@ def test_groups_nobody_asked_for_change_no_question_weight_selection_or_predicti
     people: Dataset, settings: Settings
 ) -> None:
     first = run_experiment(people, settings, seed=1, budget=BUDGET)
-    asked = {row for answers in first.mitigation.answers for row in answers.rows}
-    read = first.prepared.split.train[sorted(asked)]
+    asked = {row for answers in first.approach.mitigation.answers for row in answers.rows}
+    read = first.approach.prepared.split.train[sorted(asked)]
     scrambled = np.where(np.isin(np.arange(len(people)), read), people.groups, 1 - people.groups)
     second = run_experiment(replace(people, groups=scrambled), settings, seed=1, budget=BUDGET)
-    assert second.mitigation.answers == first.mitigation.answers
-    assert second.mitigation.heads.parameters.equal(first.mitigation.heads.parameters)
-    assert second.kept.parameters.equal(first.kept.parameters)
-    assert second.selected == first.selected
+    assert second.approach.mitigation.answers == first.approach.mitigation.answers
+    assert second.approach.mitigation.heads.parameters.equal(first.approach.mitigation.heads.parameters)
+    assert second.approach.kept.parameters.equal(first.approach.kept.parameters)
+    assert second.finished.selected == first.finished.selected
     assert second.result["vanilla"]["delta_eo"] == -first.result["vanilla"]["delta_eo"] != 0  # only the report notices
 
 
@@ -177,7 +176,7 @@ def test_an_interrupted_run_resumes_to_the_same_bits_and_asks_nothing_twice(
     assert comparable(resumed.result) == comparable(whole.result)
     lines = (tmp_path / "answers.jsonl").read_text().splitlines()
     assert before > 0
-    assert len(lines) == len(set(lines)) == 1 + sum(len(answers) for answers in whole.mitigation.answers)
+    assert len(lines) == len(set(lines)) == 1 + sum(len(answers) for answers in whole.approach.mitigation.answers)
 
 
 def test_an_answer_given_before_the_interruption_is_not_asked_again(people: Dataset, tmp_path: Path) -> None:
@@ -312,8 +311,7 @@ def test_nobody_who_can_be_told_still_gives_a_result(people: Dataset, tmp_path: 
 
 
 def test_equal_heads_have_equal_intervals(outcome: Outcome) -> None:
-    twins = HeadBank(outcome.kept.parameters[[1, 1]], outcome.kept.sizes)
-    first, second = metrics_entries(outcome.prepared, twins, outcome.mitigation.notion, 1)
+    first, second = measured(outcome.approach, 1).metrics(outcome.finished.decided[[1, 1]])
     assert first == second
 
 
@@ -338,15 +336,17 @@ def test_an_audit_share_asks_random_test_people_and_stands_beside_the_records(tm
 
 def test_a_rate_of_0_or_1_has_an_interval_of_positive_width_and_so_has_the_gap() -> None:
     people = make_example(600, seed=1)
-    told = Settings(strengths=(0.1,), body_epochs=1, epochs=1, questions_per_round=3)
+    told = Settings(
+        body="contrastive", selector="typical", strengths=(0.1,), body_epochs=1, epochs=1, questions_per_round=3
+    )
     prepared = prepare(people, told, 0)
     outcome = run_experiment(people, told, budget=9, prepared=prepared)
     test = prepared.split.test
     lone = np.full(len(people), 0)
     lone[test[np.flatnonzero(people.labels[test] == 1)[:3]]] = 1  # a group of three, all of label 1 ...
     lone[test[np.flatnonzero(people.labels[test] == 0)[:2]]] = 1  # ... and two of label 0
-    few = replace(prepared, dataset=replace(people, groups=lone))
-    found = metrics_entries(few, outcome.kept, outcome.mitigation.notion, 0)[0]
+    few = replace(measured(outcome.approach, 0), dataset=replace(people, groups=lone))
+    found = few.metrics(outcome.finished.decided)[0]
     group = people.group_names[1]
     for rate, size in (("tpr", 3), ("fpr", 2)):
         value, (low, high) = found["groups"][group][rate], found["intervals"]["groups"][group][rate]
@@ -366,14 +366,14 @@ def test_the_audit_changes_no_question_and_no_head(tmp_path: Path) -> None:
     plain = run_experiment(people, told, budget=12)
     audited = run_experiment(people, told, budget=24, audit_share=0.5)
     assert [a["row"] for a in plain.result["answers"]] == [a["row"] for a in audited.result["answers"]]
-    assert torch.equal(plain.kept.parameters, audited.kept.parameters)
+    assert torch.equal(plain.approach.kept.parameters, audited.approach.kept.parameters)
     with pytest.raises(InputError, match="audit share"):
         run_experiment(people, told, budget=12, audit_share=1.0)
 
 
 def test_a_run_ends_where_the_rest_of_the_budget_is_not_worth_asking_for(people: Dataset, tmp_path: Path) -> None:
     outcome = run_experiment(people, AHEAD, seed=3, budget=30)
-    whole, gains = outcome.result, [estimate["outlook"]["gain"] for estimate in outcome.estimates]
+    whole, gains = outcome.result, [choice["outlook"]["gain"] for choice in outcome.approach.choices]
     most = max(gain for gain in gains if gain is not None)
     assert len(whole["answers"]) == 30
     least = most / 2
@@ -391,21 +391,23 @@ def test_a_run_ends_where_the_rest_of_the_budget_is_not_worth_asking_for(people:
 def test_a_head_of_an_earlier_round_can_be_chosen_is_what_is_reported_and_survives_an_interruption(
     tmp_path: Path,
 ) -> None:
-    people, settings = make_example(2500), replace(PRESETS["default"], body_epochs=5)
+    people, settings = make_example(2500), replace(PRESETS["heads"], body_epochs=5)
     outcome = run_experiment(people, settings, seed=0, budget=20)
     result, last = outcome.result, len(outcome.result["rounds"]) - 1
     assert result["selected"]["round"] < last
     for entry in result["rounds"]:
-        estimate = entry["estimate"]
-        curve = result["rounds"][estimate["round"]]["curve"]
-        point = next(one for one in curve if one["strength"] == estimate["strength"])
-        assert estimate["round"] <= entry["round"]
-        assert estimate["test"] == {name: point[name] for name in ("accuracy", "balanced_accuracy", "gap")}
-    estimate = result["rounds"][-1]["estimate"]
-    assert (estimate["strength"], estimate["round"]) == (result["selected"]["strength"], result["selected"]["round"])
-    assert estimate["test"]["gap"] == pytest.approx(result["selected"]["gap"])
-    rows = outcome.prepared.split.test
-    predicted = (outcome.kept.margins(outcome.prepared.test, [outcome.selected])[0] > 0).numpy()
+        choice = entry["choice"]
+        curve = result["rounds"][choice["round"]]["curve"]
+        point = next(one for one in curve if one["strength"] == choice["strength"])
+        assert choice["round"] <= entry["round"]
+        assert choice["test"] == {name: point[name] for name in ("accuracy", "balanced_accuracy", "gap")}
+    choice = result["rounds"][-1]["choice"]
+    assert (choice["strength"], choice["round"]) == (result["selected"]["strength"], result["selected"]["round"])
+    assert choice["test"]["gap"] == pytest.approx(result["selected"]["gap"])
+    rows = outcome.approach.prepared.split.test
+    predicted = (
+        outcome.approach.kept.margins(outcome.approach.prepared.test, [outcome.finished.selected])[0] > 0
+    ).numpy()
     own = evaluate(people.labels[rows], predicted, people.groups[rows], people.group_names)
     assert own.gap == pytest.approx(result["selected"]["gap"])
     with pytest.raises(KeyboardInterrupt):
@@ -425,8 +427,9 @@ def test_numbers_of_a_posterior_that_does_not_cover_stand_nowhere_in_result_repo
     listener.summary(result, Path("report.html"))
     assert result["outlook"] is None
     assert result["outlook_withheld"].startswith("Withheld")
-    for entry, raw in zip(result["rounds"], outcome.estimates, strict=True):
-        shown = entry["estimate"]
+    for entry, raw in zip(result["rounds"], outcome.approach.choices, strict=True):
+        shown = entry["choice"]
+        assert entry["estimate"] is None
         assert shown["outlook"] is None
         assert shown["withheld"] == result["outlook_withheld"]
         assert all(head["gap"] is None and head["better"] is None for head in shown["heads"])
@@ -446,10 +449,10 @@ def test_the_outlook_of_a_posterior_that_covers_begins_with_what_the_last_round_
 ) -> None:
     monkeypatch.setattr("apod.method.proxy.LaplaceProxy.covers", True)
     result = run_experiment(people, AHEAD, seed=1, budget=BUDGET).result
-    estimate, now = result["rounds"][-1]["estimate"], result["outlook"][0]
-    head = next(one for one in estimate["heads"] if one["strength"] == estimate["strength"])
+    choice, now = result["rounds"][-1]["choice"], result["outlook"][0]
+    head = next(one for one in choice["heads"] if one["strength"] == choice["strength"])
     assert now == {
-        "answers": BUDGET, "gap": head["gap"], "interval": head["interval"], "strength": estimate["strength"],
+        "answers": BUDGET, "gap": head["gap"], "interval": head["interval"], "strength": choice["strength"],
     }  # fmt: skip
     assert result["outlook_withheld"] is None
     assert "the gap to expect is" in render_report(result)
@@ -462,9 +465,9 @@ def test_a_least_gain_without_a_posterior_that_all_strengths_share_is_refused() 
         with pytest.raises(InputError, match="default preset can end early"):
             replace(PRESETS[preset], least_gain=0.01, **changes)
     with pytest.raises(InputError, match=r"like 0\.01"):
-        replace(PRESETS["default"], least_gain=-1)
+        replace(PRESETS["heads"], least_gain=-1)
 
 
 @pytest.mark.parametrize(("body", "read"), [("contrastive", "inputs"), ("precomputed", "embeddings")])
 def test_the_settings_on_record_say_what_f_a_reads(body: str, read: str) -> None:
-    assert replace(PRESETS["default"], body=body).to_dict()["proxy_reads"] == read
+    assert replace(PRESETS["heads"], body=body).to_dict()["proxy_reads"] == read

@@ -13,7 +13,7 @@ __version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from apod.campaign import Campaign
-    from apod.classifier import APODClassifier
+    from apod.classifier import APODClassifier, GroupRatesDisplay, TradeoffDisplay
     from apod.data import Dataset, load_dataset, make_example
     from apod.errors import ApodError
     from apod.method.settings import PRESETS, Settings
@@ -24,8 +24,10 @@ _HOMES = {
     "ApodError": "apod.errors",
     "Campaign": "apod.campaign",
     "Dataset": "apod.data",
+    "GroupRatesDisplay": "apod.classifier",
     "PRESETS": "apod.method.settings",
     "Settings": "apod.method.settings",
+    "TradeoffDisplay": "apod.classifier",
     "load_dataset": "apod.data",
     "make_example": "apod.data",
     "run_experiment": "apod.run",
@@ -37,7 +39,9 @@ __all__ = [
     "ApodError",
     "Campaign",
     "Dataset",
+    "GroupRatesDisplay",
     "Settings",
+    "TradeoffDisplay",
     "__version__",
     "load_dataset",
     "make_example",

@@ -123,7 +123,15 @@ def packed_tensors(tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> b
 
     packed = {name: value.detach().contiguous() for name, value in tensors.items()}
     text = json.dumps(dict(facts))
-    return safetensors.torch.save(packed, metadata={"facts": text, "checksum": checksum(packed, text)})
+    return _in_order(safetensors.torch.save(packed, metadata={"facts": text, "checksum": checksum(packed, text)}))
+
+
+def _in_order(content: bytes) -> bytes:
+    """The same file with its header in order: safetensors writes what is in it in any order, another one every time."""
+    size = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + size])
+    text = json.dumps(header, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    return content[:8] + text.ljust(size) + content[8 + size :] if len(text) <= size else content
 
 
 def checksum(tensors: Mapping[str, Tensor], facts: str) -> str:
@@ -132,8 +140,9 @@ def checksum(tensors: Mapping[str, Tensor], facts: str) -> str:
 
     parts: list[str | npt.NDArray[Any]] = [facts]
     for name, value in sorted(tensors.items()):
-        numbers = value.contiguous().flatten().view(torch.uint8)  # NumPy does not know every type of torch
-        parts += [f"\x1f{name}\x1f{value.dtype}\x1f{tuple(value.shape)}\x1f", numbers.numpy()]
+        parts.append(f"\x1f{name}\x1f{value.dtype}\x1f{tuple(value.shape)}\x1f")
+        if value.numel():
+            parts.append(value.contiguous().flatten().view(torch.uint8).numpy())  # NumPy does not know every type
     return digest(*parts)
 
 

@@ -46,6 +46,7 @@ def same_tables(calm: Path, disturbed: Path) -> None:
     assert not list(disturbed.glob("*.partial"))  # hidden ones too
 
 
+@pytest.mark.slow
 def test_three_kills_leave_the_tables_of_an_undisturbed_bench(tmp_path: Path) -> None:
     killed(tmp_path, kills=3, seed=1, seeds=1)
 

@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -31,6 +30,7 @@ from apod.bench.sources import TableSource
 from apod.bench.store import FORMAT, NUMBERS, Part, ResultStore
 from apod.cli import main
 from apod.errors import CheckpointError, InputError
+from apod.testing.waiting import PATIENCE, until
 
 TABLES = ("runs", "rounds", "answers")
 FEW = ("vanilla", "lff", "apod")
@@ -504,15 +504,8 @@ def test_workers_end_with_the_bench_that_started_them(tmp_path: Path, how: signa
     assert len(workers) == 2
     bench_.send_signal(how)
     bench_.wait()
-    assert not psutil.wait_procs(workers, timeout=20)[1]
+    assert not psutil.wait_procs(workers, timeout=PATIENCE)[1]
 
 
 def is_worker(process: psutil.Process) -> bool:
     return any("loky" in word and "popen" in word for word in process.cmdline())
-
-
-def until(true: Callable[[], bool], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)

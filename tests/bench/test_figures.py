@@ -14,7 +14,7 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from apod.bench.figures import annotated, draw, draw_figures
+from apod.bench.figures import annotated, draw_figures
 from apod.bench.figures.ablation import draw_ablation
 from apod.bench.figures.annotated import draw_annotated
 from apod.bench.figures.curves import RIVALRY, RQ1, RQ2, draw_curves, draw_overview
@@ -26,6 +26,8 @@ from apod.bench.sources import TableSource
 from apod.data import make_example
 from apod.errors import DataUnavailable, InputError
 from apod.method.settings import PRESETS
+
+pytestmark = pytest.mark.xdist_group("figures")  # they share the drawn figures
 
 WORLD = World(
     tasks=("adult", "meps"),
@@ -316,9 +318,3 @@ def test_a_file_in_the_place_of_the_figures_is_an_error(folder: Path, tmp_path: 
     with pytest.raises(InputError, match="name a folder"):
         draw_figures(folder, tmp_path / "out")
     assert (tmp_path / "out").read_text() == "mine"
-
-
-def test_without_matplotlib_the_remedy_is_named(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(draw, "find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"apod-fairness\[bench\]"):
-        draw_figures(folder, tmp_path / "out")

@@ -18,6 +18,7 @@ PEOPLE = ("anna", "bob", "carl")
 OUTCOMES = (*GROUPS, "cannot_tell", "declined")
 ROWS = 24
 GOLD = {3: GROUPS[0], 11: GROUPS[1], 17: GROUPS[0]}
+KNOWN = {6: GROUPS[1], 13: GROUPS[0]}  # handed in with the table
 LEASE = 60
 JUMPS = (-100_000, -1, 10, LEASE + 1, 100_000)  # seconds
 
@@ -55,6 +56,7 @@ class Calls:
     acts: dict[str, list[Answer | None]] = field(default_factory=lambda: {name: [] for name in PEOPLE})  # None: a skip
     skipped: set[str] = field(default_factory=set)
     questions: dict[str, Question] = field(default_factory=dict)
+    known: dict[int, str] = field(default_factory=lambda: dict(KNOWN))  # and not erased
     files: int = 0
 
     def __post_init__(self) -> None:
@@ -67,6 +69,7 @@ class Calls:
             lease_seconds=LEASE,
             gold=GOLD,
             gold_every=3,
+            known_groups=[KNOWN.get(row) for row in range(ROWS)],
         )
         self.campaign.refitter.ahead = None
 
@@ -87,6 +90,7 @@ class Calls:
         for question in found.questions:
             assert question.annotator == who
             assert question.id in self.questions or question.row not in erased
+            assert question.row not in KNOWN or [a for a in self.imported if a.row == question.row]
             assert self.questions.setdefault(question.id, question).row == question.row
 
     def tell(self, question: Question, outcome: str) -> None:
@@ -161,8 +165,10 @@ class Calls:
             done = self.campaign.erase(row=row, annotator=who)
         except NotFound:
             assert not hit
+            assert row not in self.known
             return
-        assert done.answers in (len(hit), len(hit) + 1)  # and what was known of a gold row
+        handed_in = self.known.pop(row, None) if row is not None else None
+        assert done.answers in (len(hit) + (handed_in is not None), len(hit) + 1)  # and what was known of a gold row
         for answer in hit:
             answer.erased = True
             self.acts[answer.annotator] = [act for act in self.acts[answer.annotator] if act is not answer]
@@ -220,6 +226,9 @@ class Calls:
         )
         told = Counter((a.row, a.annotator, a.now, a.counted) for a in self.answers if a.stands and not a.erased)
         assert kept == told
+        learnt = {answer.row: GROUPS[answer.group] for answer in self.campaign.answers() if answer.row in KNOWN}
+        assert learnt.keys() >= self.known.keys()
+        assert not [row for row in KNOWN.keys() - self.known.keys() if row in learnt and not self._told(row)]
         used = self.campaign.journal.view(lambda connection, state, at: state)
         fresh = Journal(self.campaign.store, self.campaign.materials.campaign).view(lambda connection, state, at: state)
         assert fresh == used
@@ -236,6 +245,10 @@ class Calls:
         found = [self.given[id_] for id_ in asked & self.given.keys()]
         assert {answer.row for answer in found} <= GOLD.keys()
         return found
+
+    def _told(self, row: int) -> bool:
+        """Whether an answer about the row stands and names a group."""
+        return any(a.row == row and a.stands and not a.erased and a.now in GROUPS for a in self.answers)
 
     def _nobody_twice(self, row: int, who: str) -> None:
         assert not [a for a in self.answers if (a.row, a.annotator) == (row, who) and a.counted and a.stands]

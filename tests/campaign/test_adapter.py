@@ -16,7 +16,8 @@ from sklearn.preprocessing import StandardScaler
 
 from apod import APODClassifier
 from apod.campaign import Campaign, EngineFactory, GroupAnswer, Materials, schema
-from apod.campaign.adapter import MitigationEngine, settings_of
+from apod.campaign.adapter import MitigationEngine
+from apod.campaign.settings import settings_of
 from apod.data import TableEncoder, make_example
 from apod.errors import InputError
 from apod.method.algorithm1 import Mitigation, Plan
@@ -24,7 +25,7 @@ from apod.method.pod import Training
 from apod.method.selection import first_choices
 from apod.testing import EngineContract
 
-QUICK = {"strengths": [0.2, 1.0], "body_epochs": 1, "epochs": 1}
+QUICK = {"preset": "heads", "strengths": [0.2, 1.0], "body_epochs": 1, "epochs": 1}
 
 
 def quick_engine(materials: Materials) -> MitigationEngine:

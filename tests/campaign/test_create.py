@@ -11,8 +11,9 @@ import pytest
 import standin
 
 from apod.campaign import Campaign
-from apod.campaign.display import holds_groups, looks_like_person_names
 from apod.data import blocks
+from apod.data.columns import looks_like_person_names
+from apod.data.own import holds_groups
 from apod.errors import InputError
 from apod.testing.contract import GROUPS, Workshop, pool
 
@@ -273,7 +274,7 @@ def test_missing_numbers_are_welcome_in_a_campaign_and_its_classifier(tmp_path: 
     frame = pd.DataFrame(features).add_prefix("x").assign(y=labels)
     frame.loc[::9, "x1"] = np.nan
     frame.to_csv(tmp_path / "people.csv", index=False)
-    options = {"strengths": [0.2], "body_epochs": 1, "epochs": 1}
+    options = {"preset": "heads", "strengths": [0.2], "body_epochs": 1, "epochs": 1}
     settings = {"label": "y", "groups": GROUPS, "budget": 6, "audit_share": 0.0, "refit": "demand"}
     with Campaign.create_from_table(
         tmp_path / "x.db", tmp_path / "people.csv", engine_options=options, **settings
@@ -294,7 +295,7 @@ def test_a_number_too_large_beside_those_that_are_learned_from_is_refused_at_cre
         try:
             made = Campaign.create(
                 tmp_path / f"{row}.db", changed, labels, groups=GROUPS, budget=10, audit_share=0.3, refit="demand",
-                engine_options={"strengths": [0.2], "body_epochs": 1, "epochs": 1},
+                engine_options={"preset": "heads", "strengths": [0.2], "body_epochs": 1, "epochs": 1},
             )  # fmt: skip
         except InputError as error:
             assert "Column 'x1' has a value too large to be scaled" in str(error)  # noqa: PT017

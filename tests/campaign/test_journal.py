@@ -26,7 +26,7 @@ def test_commands_that_wait_together_share_one_commit(on_sqlite: Workshop) -> No
     enter = threading.Event()
 
     def slow(desk: Desk) -> int:
-        enter.wait(10)
+        enter.wait()
         return 0
 
     results: list[int] = []
@@ -51,7 +51,7 @@ def test_one_wrong_command_does_not_spoil_those_it_shares_a_commit_with(on_sqlit
     enter, outcomes = threading.Event(), []
 
     def act(number: int, desk: Desk) -> int:
-        enter.wait(10)
+        enter.wait()
         if number % 2:
             raise InputError("no")
         desk.append("budget", {"budget": 100 + number})
@@ -90,7 +90,7 @@ def test_nobody_keeps_a_receipt_of_a_commit_that_was_rolled_back(on_sqlite: Work
         except Exception as raised:  # noqa: BLE001 whatever it is, the test looks at it
             outcomes.append(raised)
 
-    threads = [threading.Thread(target=lambda: journal.submit(lambda desk: enter.wait(10)))]
+    threads = [threading.Thread(target=lambda: journal.submit(lambda desk: enter.wait()))]
     threads += [threading.Thread(target=run, args=(number,)) for number in range(1, 11)]
     for thread in threads:
         thread.start()
@@ -112,7 +112,7 @@ def test_nobody_keeps_a_receipt_of_a_commit_that_was_rolled_back(on_sqlite: Work
 def test_whoever_leaves_the_line_does_not_hold_up_the_others(on_sqlite: Workshop) -> None:
     journal = on_sqlite.create().journal
     enter, served = threading.Event(), []
-    first = threading.Thread(target=lambda: journal.submit(lambda desk: enter.wait(10)))
+    first = threading.Thread(target=lambda: journal.submit(lambda desk: enter.wait()))
     first.start()
     while not journal._serving or journal._waiting:
         time.sleep(0.001)
@@ -127,7 +127,7 @@ def test_whoever_leaves_the_line_does_not_hold_up_the_others(on_sqlite: Workshop
     first.join()  # calls the leaver to serve
     with pytest.raises(KeyboardInterrupt):
         _interrupted(journal, leaver)
-    last.join(10)
+    last.join()
     assert served == ["last"]
     assert journal.submit(lambda desk: 7) == 7
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sklearn.decomposition import PCA
 
-from apod.campaign import Campaign
+from apod.campaign import Campaign, outcome
 from apod.campaign.achieved import measured, thinned
 from apod.campaign.measuring import plane
 from apod.errors import InputError
@@ -22,9 +22,9 @@ from apod.testing.contract import GROUPS, Place, Workshop, answer_all
 
 @pytest.fixture
 def real(tmp_path) -> Campaign:
-    from apod.campaign.adapter import build_engine
+    from apod.campaign.adapter import MitigationEngine
 
-    workshop = Workshop(Place(f"sqlite:///{tmp_path}/trial.db", tmp_path / "files"), build_engine)
+    workshop = Workshop(Place(f"sqlite:///{tmp_path}/trial.db", tmp_path / "files"), MitigationEngine)
     options = {"strengths": [0.5, 1.0], "epochs": 1, "body_epochs": 1}
     campaign = workshop.create(rows=120, budget=12, engine_options=options)
     answer_all(campaign)
@@ -67,9 +67,9 @@ def test_the_bound_and_the_map_are_there(real: Campaign) -> None:
 
 
 def test_audit_answers_are_measured_with_the_model(tmp_path) -> None:
-    from apod.campaign.adapter import build_engine
+    from apod.campaign.adapter import MitigationEngine
 
-    workshop = Workshop(Place(f"sqlite:///{tmp_path}/trial.db", tmp_path / "files"), build_engine)
+    workshop = Workshop(Place(f"sqlite:///{tmp_path}/trial.db", tmp_path / "files"), MitigationEngine)
     options = {"strengths": [0.5], "epochs": 1, "body_epochs": 1}
     campaign = workshop.create(rows=300, budget=24, audit_share=0.5, engine_options=options)
     answer_all(campaign)
@@ -102,14 +102,15 @@ def test_the_chosen_operating_point_is_the_classifiers(real: Campaign) -> None:
     real.choose(0.0)
     assert real.classifier().selected_strength_ == 0.0
     assert real.operating_point().to_json() == {
-        "strength": 0.0, "because": "Chosen by the owner.", "by": "owner", "audit": None,
+        "strength": 0.0, "because": "Chosen by the owner.", "by": "owner", "audit": None, "estimate": None,
+            "confirmation": None,
     }  # fmt: skip
 
 
 def test_a_campaign_that_equalises_selection_rates_measures_and_audits_their_gap(tmp_path) -> None:
-    from apod.campaign.adapter import build_engine
+    from apod.campaign.adapter import MitigationEngine
 
-    workshop = Workshop(Place(f"sqlite:///{tmp_path}/parity.db", tmp_path / "files"), build_engine)
+    workshop = Workshop(Place(f"sqlite:///{tmp_path}/parity.db", tmp_path / "files"), MitigationEngine)
     options = {"strengths": [0.5], "epochs": 1, "body_epochs": 1, "penalty": "demographic_parity"}
     campaign = workshop.create(rows=160, budget=24, engine_options=options, audit_share=0.5)
     answer_all(campaign)
@@ -136,9 +137,9 @@ def test_a_campaign_that_equalises_selection_rates_measures_and_audits_their_gap
 
 
 def test_classifier_dashboard_and_report_name_one_operating_point_and_why(tmp_path) -> None:
-    from apod.campaign.adapter import build_engine
+    from apod.campaign.adapter import MitigationEngine
 
-    workshop = Workshop(Place(f"sqlite:///{tmp_path}/trial.db", tmp_path / "files"), build_engine)
+    workshop = Workshop(Place(f"sqlite:///{tmp_path}/trial.db", tmp_path / "files"), MitigationEngine)
     options = {"strengths": [0.5, 1.0], "epochs": 1, "body_epochs": 1}
     with workshop.create(rows=300, budget=40, audit_share=0.5, engine_options=options, refit="demand") as campaign:
         for _ in range(30):
@@ -163,6 +164,34 @@ def test_classifier_dashboard_and_report_name_one_operating_point_and_why(tmp_pa
         facts = campaign_facts(campaign)
         assert facts["strength"] == campaign.operating_point().strength == 0.5
         assert "Chosen by the owner." in render_campaign(facts)
+
+
+def left_of_answers(campaign: Campaign) -> list[str]:
+    """Files of a campaign that its log does not name as those of its people."""
+    known = str([entry for entry in campaign.log() if entry["what"] in ("created", "computed")])
+    files = [path for path in campaign.files.folder.rglob("*") if path.is_file()]
+    return [path.name for path in files if path.stem not in known]
+
+
+@pytest.mark.parametrize("when", ["after the classifier was fitted", "meanwhile"])
+def test_erasing_leaves_no_file_that_was_computed_from_the_answer(real: Campaign, when: str, monkeypatch) -> None:
+    rows = [answer.row for answer in real.answers()]
+    fit = outcome.fit_classifier
+
+    def fit_while_erasing(campaign: Campaign, strength: float | None) -> object:
+        fitted = fit(campaign, strength)
+        real.erase(row=rows[0])
+        return fitted
+
+    if when == "meanwhile":
+        monkeypatch.setattr(outcome, "fit_classifier", fit_while_erasing)
+        real.classifier()
+    else:
+        real.classifier()
+        assert left_of_answers(real)
+        real.erase(row=rows[0])
+    assert left_of_answers(real) == []
+    assert real.operating_point() is None
 
 
 def test_a_report_says_so_where_nothing_was_changed(real: Campaign) -> None:
@@ -212,12 +241,12 @@ def test_where_annotators_disagree_the_heaviest_group_is_the_likeliest() -> None
 
 
 def test_a_campaign_pauses_by_itself_once_and_goes_on_when_told(tmp_path, monkeypatch) -> None:
-    from apod.campaign.adapter import build_engine
+    from apod.campaign.adapter import MitigationEngine
 
     monkeypatch.setattr(
         "apod.method.algorithm1.Mitigation.gate", Gate(clear=0.0)
     )  # these people's groups are random: no direction is ever clear
-    workshop = Workshop(Place(f"sqlite:///{tmp_path}/trial.db", tmp_path / "files"), build_engine)
+    workshop = Workshop(Place(f"sqlite:///{tmp_path}/trial.db", tmp_path / "files"), MitigationEngine)
     options = {"strengths": [0.5, 1.0], "epochs": 3, "body_epochs": 1, "head_steps": 0}
     with workshop.create(rows=120, budget=24, engine_options=options, least_gain=1.9, refit="demand") as campaign:
         answer_all(campaign)
@@ -238,7 +267,8 @@ def test_a_campaign_pauses_by_itself_once_and_goes_on_when_told(tmp_path, monkey
 
 def test_a_least_gain_that_could_not_be_told_is_refused(tmp_path) -> None:
     workshop = Workshop(Place(f"sqlite:///{tmp_path}/trial.db", tmp_path / "files"), None)
-    for settings in ({"least_gain": 0.01, "engine_options": {"proxy": "logistic"}},
+    for settings in ({"least_gain": 0.01},
+                     {"least_gain": 0.01, "engine_options": {"preset": "heads", "proxy": "logistic"}},
                      {"least_gain": 0.01, "engine_options": {"preset": "paper"}},
                      {"engine_options": {"least_gain": 0.01}}, {"least_gain": -1}):  # fmt: skip
         with pytest.raises(InputError, match="least gain"):

@@ -20,6 +20,7 @@ from apod.campaign.files import state_hash
 from apod.errors import InputError
 from apod.processes import Worker
 from apod.testing.contract import GROUPS, Workshop, answer_all, group_of
+from apod.testing.waiting import until
 
 
 def model_hash(campaign: Campaign) -> str:
@@ -27,13 +28,6 @@ def model_hash(campaign: Campaign) -> str:
     assert model is not None
     state = model.state()
     return state_hash(state.arrays, canonical(state.meta))
-
-
-def wait_until(condition: object, seconds: float = 30.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.02)
 
 
 def refits(campaign: Campaign) -> int:
@@ -44,7 +38,7 @@ def test_answers_that_come_during_a_refit_are_taken_by_the_next_one_all_at_once(
     workshop.engine = standin.build_slow
     campaign = workshop.create(budget=20, refit="thread")
     answer_all(campaign)
-    wait_until(lambda: campaign.status().behind == 0)
+    until(lambda: campaign.status().behind == 0)
     assert refits(campaign) <= 6
     assert campaign.status().model_answers == 20
 
@@ -109,22 +103,22 @@ def test_a_process_of_its_own_refits_niced_on_one_thread_and_is_replaced_when_it
     for _ in range(6):
         question = campaign.ask()
         campaign.tell(question, group_of(question.row))  # type: ignore[arg-type, union-attr]
-    wait_until(lambda: campaign.status().behind == 0, 60)
+    until(lambda: campaign.status().behind == 0)
     worker = campaign._background
     first = psutil.Process(worker.pid)  # type: ignore[union-attr]
     assert first.nice() >= 10
     assert first.environ()["OMP_NUM_THREADS"] == "1"
     assert str(on_sqlite.place.url) not in " ".join(first.cmdline())
     os.kill(first.pid, signal.SIGKILL)
-    wait_until(lambda: worker.pid != first.pid)  # type: ignore[union-attr]
+    until(lambda: worker.pid != first.pid)  # type: ignore[union-attr]
     for _ in range(6):
         question = campaign.ask()
         campaign.tell(question, group_of(question.row))  # type: ignore[arg-type, union-attr]
-    wait_until(lambda: campaign.status().behind == 0, 60)
+    until(lambda: campaign.status().behind == 0)
     second = psutil.Process(worker.pid)  # type: ignore[union-attr]
     assert second.pid != first.pid
     campaign.close()
-    wait_until(lambda: not second.is_running())
+    until(lambda: not second.is_running())
 
 
 def test_a_factory_that_cannot_be_found_elsewhere_is_refused_for_a_process() -> None:
@@ -155,7 +149,7 @@ def test_two_processes_refit_in_turn_and_never_at_once(workshop: Workshop) -> No
         each = (campaign, *others)[turn % 4]
         question = each.ask(f"annotator {turn % 4}")
         each.tell(question, group_of(question.row))  # type: ignore[arg-type, union-attr]
-    wait_until(lambda: campaign.status().behind == 0)
+    until(lambda: campaign.status().behind == 0)
     assert worst == 1
     assert campaign.verify_log().ok
 

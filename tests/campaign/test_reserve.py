@@ -14,7 +14,7 @@ from apod.errors import BudgetError, InputError
 from apod.fairness.metrics import evaluate
 from apod.testing.contract import Workshop, answer_all
 
-QUICK = {"strengths": [0.2, 1.0], "body_epochs": 1, "epochs": 1}
+QUICK = {"preset": "heads", "strengths": [0.2, 1.0], "body_epochs": 1, "epochs": 1}
 PEOPLE = make_example(600, seed=2)
 
 

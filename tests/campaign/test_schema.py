@@ -25,11 +25,14 @@ upgrade_module = sys.modules[upgrade.__module__]  # the package has a function o
 LATER = '''"""A later version."""
 import sqlalchemy as sa
 from alembic import op
-revision, down_revision, branch_labels, depends_on = "0004", "0003", None, None
+revision, down_revision, branch_labels, depends_on = "{version}", "{before}", None, None
 def upgrade():
     op.add_column("apod_campaigns", sa.Column("colour", sa.String(20)))
     {more}
 '''
+
+
+NEXT = f"{int(schema.HEAD_REVISION) + 1:04}"
 
 
 def scripts() -> ScriptDirectory:
@@ -57,7 +60,7 @@ def later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], No
     def release(more: str) -> None:
         folder = tmp_path / "later"
         folder.mkdir()
-        (folder / "v0004_later.py").write_text(LATER.format(more=more))
+        (folder / f"v{NEXT}_later.py").write_text(LATER.format(version=NEXT, before=schema.HEAD_REVISION, more=more))
 
         def both() -> Config:
             config = migrations()
@@ -65,7 +68,7 @@ def later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], No
             config.set_main_option("path_separator", "newline")
             return config
 
-        monkeypatch.setattr(upgrade_module, "HEAD_REVISION", "0004")
+        monkeypatch.setattr(upgrade_module, "HEAD_REVISION", NEXT)
         monkeypatch.setattr(upgrade_module, "migrations", both)
 
     return release
@@ -78,7 +81,7 @@ def test_an_upgrade_keeps_every_answer(workshop: Workshop, later: Callable[[str]
     later("pass")
     with pytest.raises(SchemaError, match="apod campaign upgrade"):
         Campaign.open(workshop.place.url)
-    assert upgrade(campaign.store) == "0004"
+    assert upgrade(campaign.store) == NEXT
     with campaign.store.reading() as connection:
         assert connection.execute(text("SELECT colour FROM apod_campaigns")).all() == [(None,)]
     again = workshop.open()

@@ -6,8 +6,6 @@ import os
 import signal
 import sys
 import threading
-import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,6 +14,7 @@ import pytest
 from apod.campaign import Store, upgrade
 from apod.campaign.errors import StoreError
 from apod.campaign.turns import Turns
+from apod.testing.waiting import until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the order is the system's own elsewhere")
 
@@ -23,11 +22,6 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the order is th
 def drawn(database: Path) -> int:
     """How many numbers were drawn so far."""
     return int.from_bytes(database.with_name(database.name + "-turn").read_bytes()[:8], "little")
-
-
-def until(true: Callable[[], bool]) -> None:
-    while not true():
-        time.sleep(0.002)
 
 
 def test_those_who_wait_are_served_in_the_order_they_came_and_nobody_comes_back_before_them(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from apod import APODClassifier, make_example
 
 FAST: dict[str, Any] = {
     "strengths": (0.2, 1.0), "body_epochs": 2, "epochs": 2, "rounds": 6, "batch_size": 64, "embedding": 16,
-    "hidden": (8,), "random_state": 1,
+    "hidden": (8,), "random_state": 1, "body": "contrastive",
 }  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from sklearn.base import clone
 
 import apod.classifier.estimator
 from apod import APODClassifier, make_example
+from apod.classifier.parameters import checked_settings
 from apod.data import TableEncoder
 from apod.errors import InputError
 from apod.fairness.metrics import UndefinedRateWarning, evaluate
@@ -69,10 +70,12 @@ def test_heads_questions_and_choices_are_those_of_a_mitigation_built_by_hand(peo
         np.testing.assert_allclose(margins, logits[:, 1] - logits[:, 0], atol=1e-5)
 
 
-def test_by_default_it_is_the_default_preset() -> None:
+def test_its_defaults_are_those_of_the_settings() -> None:
     parameters = APODClassifier().get_params()
     shared = {name: getattr(PRESETS["default"], name) for name in SETTINGS if name in parameters}
-    assert {name: parameters[name] for name in shared} == shared | {"strengths": "grid"}
+    assert {name: parameters[name] for name in shared} == shared | {"strengths": "grid", "selector": None}
+    assert checked_settings(parameters) == PRESETS["default"]
+    assert checked_settings(parameters | {"body": "contrastive"}) == PRESETS["heads"]
     asking = {"trajectories", "ask_strength", "questions_per_round", "least_gain"}  # a fit asks nothing
     assert SETTINGS.keys() - shared.keys() == asking
 
@@ -130,7 +133,7 @@ def test_the_strength_asked_for_is_trained_selected_and_asks(people: People, fit
     np.testing.assert_array_equal(
         asked.decision_function(people.X), fitted.at(1.0).decision_function(people.X)
     )  # the same bank
-    asking = asked._mitigation.plan.trajectories[0].head  # type: ignore[union-attr]
+    asking = asked._state.mitigation.plan.trajectories[0].head  # type: ignore[union-attr]
     assert asked.tradeoff_["strength"][asking] == 1.0
     plain = APODClassifier(**FAST | {"strength": 0.0}).fit(people.X, people.y, sensitive_features=people.known)
     assert plain.selected_strength_ == 0.0
@@ -312,7 +315,7 @@ def test_with_everybody_annotated_the_gap_on_new_people_shrinks_to_less_than_hal
     example = make_example(6000, n_groups)
     train, new = slice(0, 2000), slice(2000, 6000)
     names = np.array(example.group_names, dtype=object)[example.groups]
-    classifier = APODClassifier(strengths=[strength], body_epochs=10, rounds=5, random_state=0)
+    classifier = APODClassifier(body="contrastive", strengths=[strength], body_epochs=10, rounds=5, random_state=0)
     classifier.fit(example.features[train], example.labels[train], sensitive_features=names[train])
     plain, fair = (
         evaluate(
@@ -343,8 +346,8 @@ def test_the_example_in_the_documentation_runs() -> None:
 
 
 def test_answers_of_a_fit_are_the_annotated_training_rows(people: People, fitted: APODClassifier) -> None:
-    assert fitted._mitigation is not None
-    answers: Answers = fitted._mitigation.answers[0]
+    assert fitted._state.mitigation is not None
+    answers: Answers = fitted._state.mitigation.answers[0]
     rows = fitted.training_rows_[list(answers.rows)]
     assert people.known[rows].tolist() == [fitted.groups_[group] for group in answers.groups]
     assert len(rows) == (people.known != None).sum()  # noqa: E711

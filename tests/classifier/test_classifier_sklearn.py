@@ -15,9 +15,11 @@ import torch
 from classifier_people import FAST, People
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from apod import APODClassifier
@@ -26,7 +28,11 @@ from apod.errors import InputError
 
 @parametrize_with_checks(
     [
-        APODClassifier(strengths=(0.5,), embedding=16, body_epochs=2, rounds=5, batch_size=32, random_state=0),
+        APODClassifier(),
+        APODClassifier(LogisticRegression()),
+        APODClassifier(
+            body="contrastive", strengths=(0.5,), embedding=16, body_epochs=2, rounds=5, batch_size=32, random_state=0
+        ),
         APODClassifier(body="precomputed", rounds=5, batch_size=16),
     ]
 )
@@ -35,8 +41,14 @@ def test_passes_the_checks_of_scikit_learn(estimator: APODClassifier, check: Cal
 
 
 @pytest.mark.slow
-@parametrize_with_checks([APODClassifier(), APODClassifier(body="cross_entropy", proxy="logistic", over="pool")])
-def test_passes_the_checks_with_default_settings(
+@parametrize_with_checks(
+    [
+        APODClassifier(body="contrastive"),
+        APODClassifier(body="cross_entropy", proxy="logistic", over="pool"),
+        APODClassifier(LinearSVC()),
+    ]
+)
+def test_passes_the_checks_with_other_settings(
     estimator: APODClassifier, check: Callable[[APODClassifier], None]
 ) -> None:
     check(estimator)
@@ -44,9 +56,17 @@ def test_passes_the_checks_with_default_settings(
 
 def test_runs_with_default_settings_on_a_dozen_rows() -> None:
     X, y = np.arange(24.0).reshape(12, 2), np.arange(12) % 2
-    classifier = APODClassifier(random_state=0, strength=0.5).fit(X, y, sensitive_features=["a", "b", None] * 4)
+    classifier = APODClassifier(body="contrastive", random_state=0, strength=0.5).fit(
+        X, y, sensitive_features=["a", "b", None] * 4
+    )
     assert classifier.predict(X).shape == (12,)
     assert len(classifier.tradeoff_) == 9
+
+
+def test_a_plain_fit_says_nothing_of_guessed_groups() -> None:
+    X, y = np.arange(24.0).reshape(12, 2), np.arange(12) % 2
+    plain = APODClassifier(body="cross_entropy", proxy="logistic", over="pool", body_epochs=1, rounds=1, random_state=0)
+    assert plain.fit(X, y).selected_strength_ == 0  # a warning would be an error here
 
 
 @pytest.mark.parametrize("n", [2, 3, 5])

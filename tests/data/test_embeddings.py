@@ -155,10 +155,20 @@ def test_a_run_from_a_matrix_and_from_parquet_asks_the_same_people(people, monke
     for number, source in enumerate(
         (
             [str(folder / "m.npy"), "--label", str(folder / "y.npy"), "--sensitive", str(folder / "g.npy")],
-            [str(where), "--label", "hired", "--sensitive", "sex", "--body", "precomputed"],
+            [str(where), "--label", "hired", "--sensitive", "sex"],
         )
     ):
-        more = ["--budget", "6", "--strengths", "0.5", "--out", str(folder / f"out{number}"), "--json"]
+        more = [
+            "--body",
+            "precomputed",
+            "--budget",
+            "6",
+            "--strengths",
+            "0.5",
+            "--out",
+            str(folder / f"out{number}"),
+            "--json",
+        ]
         monkeypatch.setattr("sys.argv", ["apod", "run", *source, *more])
         with pytest.raises(SystemExit) as ended:
             main()
@@ -180,7 +190,7 @@ def test_a_campaign_from_a_matrix_asks_and_gives_a_classifier(people, monkeypatc
         label=str(folder / "y.npy"),
         groups=["a", "b"],
         budget=8,
-        engine_options={"strengths": [0.5]},
+        engine_options={"preset": "heads", "strengths": [0.5]},
         refit="demand",
     )
     with campaign:

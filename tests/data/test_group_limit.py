@@ -15,7 +15,7 @@ from apod.audit.table import AuditColumns, read_audit
 from apod.data import load_dataset
 from apod.data.dataset import MOST_GROUPS
 from apod.errors import InputError
-from apod.method.settings import Settings
+from apod.method.settings import PRESETS
 from apod.run import run_experiment
 
 NAMES = tuple(f"g{number:03}" for number in range(200))
@@ -36,7 +36,7 @@ def test_run(table: pd.DataFrame, tmp_path: Path) -> None:
         load_dataset(tmp_path / "people.csv", label="hired", sensitive="group")
     people = make_example(300)
     with pytest.raises(InputError, match=REFUSED):
-        run_experiment(replace(people, group_names=NAMES), Settings(), budget=250)
+        run_experiment(replace(people, group_names=NAMES), PRESETS["heads"], budget=250)
 
 
 def test_fit(table: pd.DataFrame) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -53,7 +54,9 @@ def test_tables_campaigns_audits_and_fit_choose_the_same_positive_label(
     with Campaign.create_from_table(tmp_path / "b.db", path, label="label", drop=["model", "group"], **options) as two:
         assert two.materials.labels().tolist() == truth
 
-    fitted = APODClassifier(rounds=1, epochs=1, body_epochs=1, random_state=0).fit(frame[["a", "b"]], frame["label"])
+    fitted = APODClassifier(body="contrastive", rounds=1, epochs=1, body_epochs=1, random_state=0).fit(
+        frame[["a", "b"]], frame["label"]
+    )
     assert fitted.positive_ == positive
     assert fitted.classes_.tolist() == sorted(values)
 
@@ -61,8 +64,9 @@ def test_tables_campaigns_audits_and_fit_choose_the_same_positive_label(
 def test_the_positive_label_of_fit_can_be_chosen_and_changes_what_tpr_means_not_who_is_predicted_what() -> None:
     frame = table(["bad", "good"])
     groups = ["f", "f", "m", "m"] * 10
+    heads: dict[str, Any] = {"body": "contrastive", "strengths": (0.5,), "rounds": 1, "epochs": 1, "body_epochs": 1}
     good, bad = (
-        APODClassifier((0.5,), rounds=1, epochs=1, body_epochs=1, random_state=0, positive=positive, strength=0.5).fit(
+        APODClassifier(**heads, positive=positive, strength=0.5, random_state=0).fit(
             frame[["a", "b"]], frame["label"], sensitive_features=groups
         )
         for positive in ("good", "bad")

@@ -270,13 +270,6 @@ def test_an_unusable_attribute_file_is_refused(tmp_path: Path, change: object, m
         load_celeba("hair", root, size=16)
 
 
-def test_without_pillow_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    root = make_celeba(tmp_path)
-    monkeypatch.setitem(sys.modules, "PIL", None)
-    with pytest.raises(DataUnavailable, match=r"apod-fairness\[images\]"):
-        load_celeba("hair", root, size=16)
-
-
 # --- the real pictures ---
 
 

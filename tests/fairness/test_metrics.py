@@ -356,6 +356,17 @@ def test_paired_bootstrap_of_the_same_predictions_is_exactly_zero():
         assert not np.any([interval.value, interval.low, interval.high])
 
 
+@pytest.mark.parametrize("n_groups", [1, 3, 4])
+def test_paired_changes_are_those_of_the_row_by_row_statement_for_any_number_of_groups(n_groups):
+    rng = np.random.default_rng(n_groups)
+    y, before, after = rng.integers(0, 2, (3, 400))
+    group = rng.integers(0, n_groups, 400)
+    got = paired_bootstrap(y, before, after, group, n_groups, rng, resamples=50)
+    old, new = (slow_metrics(y, p, group, n_groups) for p in (before, after))
+    for name in ("accuracy", "gap", "tpr", "fpr"):
+        np.testing.assert_allclose(got[name].value, np.subtract(new[name], old[name]), atol=1e-12)
+
+
 def test_intervals_of_many_classifiers_cover_the_truth_about_as_often_as_they_say():
     rng = np.random.default_rng(14)
     truth = rng.dirichlet(np.ones(8) * 4)

@@ -169,3 +169,11 @@ def test_the_score_of_a_notion_the_tasks_metric_does_not_speak_of_is_one_minus_i
 def test_an_unknown_notion_is_refused_with_those_there_are() -> None:
     with pytest.raises(UnknownName, match="equalized_odds"):
         find_notion("equal_odds")
+
+
+@pytest.mark.parametrize("name", NOTIONS)
+def test_a_group_of_which_there_is_nobody_leaves_the_gap_undefined_unless_it_is_to_be_skipped(name: str) -> None:
+    y, decided, group = np.array([0, 0, 1, 1] * 2), np.array([0, 1, 0, 1, 0, 0, 1, 1]), np.repeat([0, 1], 4)
+    alone, beside_nobody = group_counts(y, decided, group, 2), group_counts(y, decided, group, 3)
+    assert np.isnan(count_gap(NOTIONS[name], beside_nobody))
+    assert count_gap(NOTIONS[name], beside_nobody, skip_undefined=True) == count_gap(NOTIONS[name], alone)

@@ -10,6 +10,8 @@ from contextlib import suppress
 import psutil
 import pytest
 
+from apod.testing.waiting import PATIENCE
+
 NODES = 3
 STORE = 80 << 20  # bytes of each node's object store: about the least Ray takes
 QUICK_TO_NOTICE = {
@@ -49,7 +51,7 @@ class SmallCluster:
         for actor in actors:
             with suppress(psutil.NoSuchProcess):
                 actor.kill()
-        psutil.wait_procs(actors, timeout=30)
+        psutil.wait_procs(actors, timeout=PATIENCE)
 
     def may_lose(self, nodes: list[str]) -> str:
         """One of these nodes that is not the head."""

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from correction_people import simulated_population
 
+from apod.fairness.notions import member_rates
 from apod.method.asking import FIRST_RANDOM, RANDOM_RULE, Asking, gap_targets
 from apod.method.correction_fit import Population, sample_population
 
@@ -73,18 +74,39 @@ def test_who_cannot_be_told_is_not_asked_about_again() -> None:
     assert sorted(asked) == list(range(population.training))
 
 
+def test_the_gaps_that_questions_aim_at_are_those_of_the_members() -> None:
+    population, _ = simulated_population(500, 5)
+    members = np.random.default_rng(0).dirichlet(np.ones(2), size=(3, 500)).astype(np.float32)  # (D, n, G)
+    people = population.people
+    rates = member_rates(population.notion, people.labels, people.decisions[None], members.astype(np.float64))
+    truth = (rates[:, 0, :, 0, 0] - rates[:, 0, :, 0, 1]).reshape(3, -1)
+    np.testing.assert_allclose(gap_targets(population, members, slice(None)), truth, atol=1e-5)
+    np.testing.assert_allclose(gap_targets(population, members[:, :, 0], slice(None)), truth, atol=1e-5)
+
+
+def test_of_many_people_the_question_is_the_best_of_some_and_all_are_asked_in_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("apod.method.asking.CANDIDATES", 20)
+    population, groups = simulated_population(120, 6)
+    asked, _ = interview(population, groups, 60, seed=0, batch=3)
+    assert sorted(asked) == list(range(60))
+    assert interview(population, groups, 30, seed=0, batch=3)[0] == asked[:30]
+
+
 @pytest.mark.slow
 def test_chosen_questions_estimate_the_gap_better_than_random_ones() -> None:
     """Mean squared error of the signed gaps over 16 populations, 40 answers each."""
     errors: dict[float, list[float]] = {0.5: [], 1.0: []}
     for seed in range(16):
         population, groups = simulated_population(1500, seed, shows=2.0)
-        truth = gap_targets(population, np.eye(2, dtype=np.float32)[groups][:, None])[0]
+        truth = gap_targets(population, np.eye(2, dtype=np.float32)[groups][None], slice(None))[0]
         for share, found in errors.items():
             asked, _ = interview(population, groups, 40, seed, share)
             rows, likelihood, posterior = sample_population(
                 population, {row: np.eye(2)[groups[row]] for row in asked}, seed
             )
             members = np.concatenate([own for _, own in posterior.blocks(population.columns, rows, likelihood)])
-            found.append(float(((gap_targets(population, members).mean(axis=0) - truth) ** 2).sum()))
+            found_gaps = gap_targets(population, members.transpose(1, 0, 2), slice(None)).mean(axis=0)
+            found.append(float(((found_gaps - truth) ** 2).sum()))
     assert np.mean(errors[0.5]) < np.mean(errors[1.0])

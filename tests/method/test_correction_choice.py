@@ -68,13 +68,16 @@ def test_falls_match_gaps_drawn_one_by_one() -> None:
             assert found.mean[a, r] == pytest.approx(np.mean(fall))
             assert found.deviation[a, r] == pytest.approx(np.std(fall))
             assert found.improves[a, r] == pytest.approx(np.mean(np.array(fall) > 0))
+            signed = [paths.base[:, :, 0] - paths.base[:, :, 1], np.diff(paths.rates[a, r], axis=2)[..., 0] * -1]
+            turned = ((signed[0] > 0) & (signed[1] < -0.02)) | ((signed[0] < 0) & (signed[1] > 0.02))  # (6, k)
+            assert found.reverses[a, r] == pytest.approx(turned.any(axis=1).mean())
 
 
 @pytest.mark.parametrize("notion", NOTIONS.values(), ids=NOTIONS)
 def test_with_all_groups_known_a_large_gap_is_narrowed_and_the_limits_hold(notion: Notion) -> None:
     paths, cost = paths_of(notion, 4000, np.random.default_rng(3))
     found = falls(notion, paths, common_noise(256, paths.base.shape[1], 2, np.random.default_rng(0)))
-    chosen = choose(found, cost, Limits(accuracy=0.2, balanced=0.2, caution=1.0))
+    chosen = choose(found, cost, Limits(accuracy=0.2, balanced=0.2, caution=1.0, reversal=1.0))
     assert chosen.applied
     assert chosen.worth == pytest.approx(found.worth(1.0)[chosen.direction, chosen.strength])
     nothing = choose(found, cost, Limits(accuracy=0.0, balanced=0.0, caution=0.0))
@@ -105,10 +108,26 @@ def test_limits_count_costs_with_their_standard_errors() -> None:
 
 
 def test_more_caution_never_prefers_a_less_certain_fall() -> None:
-    found = Falls(np.array([[0.05, 0.03, 0.01]]), np.array([[0.06, 0.02, 0.001]]), np.zeros((1, 3)))
+    found = Falls(np.array([[0.05, 0.03, 0.01]]), np.array([[0.06, 0.02, 0.001]]), *np.zeros((2, 1, 3)))
     free = Costs(*np.zeros((5, 1, 3)))
     picks = [choose(found, free, Limits(caution=k)) for k in (0.0, 0.6, 1.2, 20.0)]
     assert [(pick.strength, pick.applied) for pick in picks] == [(0, True), (1, True), (2, True), (2, False)]
+
+
+def test_a_correction_that_would_probably_turn_a_difference_around_is_passed_over_for_a_weaker_one() -> None:
+    reverses = np.array([[0.02, 0.09, 0.4]])
+    found = Falls(np.array([[0.02, 0.04, 0.06]]), np.zeros((1, 3)), np.ones((1, 3)), reverses)
+    free = Costs(*np.zeros((5, 1, 3)))
+    assert [choose(found, free, Limits(reversal=r)).strength for r in (0.05, 0.1, 1.0)] == [0, 1, 2]
+    assert not choose(found, free, Limits(reversal=0.01)).applied
+
+
+def test_where_nothing_is_affordable_the_weakest_correction_of_the_greatest_worth_leads_and_is_not_applied() -> None:
+    found = Falls(np.array([[0.01, 0.09], [0.03, 0.05]]), np.zeros((2, 2)), *np.zeros((2, 2, 2)))
+    dear = Costs(*np.ones((5, 2, 2)))
+    chosen = choose(found, dear, Limits())
+    assert (chosen.direction, chosen.strength, chosen.applied) == (1, 0, False)
+    assert np.isnan(chosen.worth)
 
 
 def test_common_noise_has_no_mean() -> None:

@@ -110,3 +110,33 @@ def test_three_groups_have_directions_and_intervals_of_their_own() -> None:
     assert 0 <= before.low <= before.gap <= before.high
     np.testing.assert_allclose(fitted.correction.direction.sum(axis=1), 0, atol=1e-12)
     assert np.isfinite(after.gap)
+
+
+def test_a_change_is_steady_where_the_draws_agree_and_most_are_after_many_answers() -> None:
+    population, groups = simulated_population(2000, 5)
+    few, many = (fit_correction(population, some(groups, count), EASY, seed=0) for count in (24, 600))
+    assert many.chosen.applied
+    steady = many.steadiness()
+    changed = many.changed()
+    assert np.isnan(steady[~changed]).all()
+    assert ((steady[changed] >= 0) & (steady[changed] <= 1)).all()
+    assert (steady[changed] < 0.7).mean() < 0.4
+    if few.chosen.applied:
+        assert np.nanmean(few.steadiness()) < np.nanmean(steady)
+
+
+def test_steadiness_is_the_share_of_draws_whose_rule_changes_the_decision() -> None:
+    population, groups = simulated_population(1000, 6)
+    fitted = fit_correction(population, some(groups, 200), Limits(0.1, 0.1, caution=0.0), seed=0, kept=4)
+    people, row = population.people, int(np.flatnonzero(fitted.changed())[0])
+    votes = []
+    for weights in fitted.posterior.weights:
+        members = memberships(population.reader, weights[:, : population.reader.ordinary_count + 1], people.inputs)
+        inside = np.stack([population.eta, 1 - population.eta], axis=1)  # label 1, then 0: in the order of the notion
+        if np.asarray(population.notion.cells(np.array([1])))[0].argmax() == 1:
+            inside = inside[:, ::-1]
+        shares = (inside[:, :, None] * members[:, None]).mean(axis=0) / inside.mean(axis=0)[:, None]
+        push = (fitted.correction.direction * inside[row][:, None] * members[row] / shares).sum()
+        margin = 2 * (population.eta[row] - population.cut)
+        votes.append((margin > 0) != (margin - fitted.strength * push > 0))
+    assert fitted.steadiness()[row] == pytest.approx(np.mean(votes), abs=0.05)

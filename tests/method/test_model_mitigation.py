@@ -75,6 +75,30 @@ def test_the_correction_is_a_function_of_the_answers_whatever_their_order_and_th
     assert backwards.fitted.chosen == loop.fitted.chosen
 
 
+def test_a_chosen_correction_is_tried_on_fresh_answers_about_people_whom_it_changes() -> None:
+    loop, groups = mitigation(n=3000)
+    loop.limits = Limits(0.05, 0.05, caution=0.0, reversal=0.5)
+    run_rounds(loop, lambda question: int(groups[question.row]), 60, 20)
+    chosen = loop.fitted
+    assert chosen is not None
+    assert chosen.chosen.applied
+    told = loop.verify(lambda question: int(groups[question.row]), 30)
+    assert told is not None
+    fresh = list(loop.answers[0].rows)[60:]
+    assert len(set(fresh)) == told.asked == 30
+    assert chosen.changed()[fresh].all()
+    assert loop.fitted is not None
+    np.testing.assert_array_equal(loop.fitted.weights, chosen.weights)
+    assert loop.fitted.strength in (0.0, told.strength)
+    assert loop.fitted.chosen.applied == (told.verdict == "passed")
+
+
+def test_where_the_model_stays_nobody_is_asked_to_verify_it() -> None:
+    loop, groups = mitigation()
+    assert loop.verify(lambda question: int(groups[question.row]), 10) is None
+    assert not loop.answers[0].rows
+
+
 def test_answers_that_could_not_be_given_count_and_leave_the_model_alone() -> None:
     loop, _ = mitigation()
     run_rounds(loop, lambda question: UNKNOWN, 12)

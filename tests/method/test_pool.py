@@ -139,7 +139,7 @@ def test_a_pool_has_inputs_of_both_parts_or_of_none(people: tuple[Pool, np.ndarr
 
 def test_a_prepared_table_hands_its_encoded_columns_over_in_all_parts() -> None:
     data = make_example(300)
-    prepared = prepare(data, replace(PRESETS["default"], body_epochs=1), 0)
+    prepared = prepare(data, replace(PRESETS["heads"], body_epochs=1), 0)
     encoder = TableEncoder().fit(data.features.iloc[prepared.split.train])
     encoded = torch.from_numpy(encoder.transform(data.features))
     pool = prepared.pool
@@ -152,7 +152,7 @@ def test_a_prepared_table_hands_its_encoded_columns_over_in_all_parts() -> None:
     paper = prepare(data, replace(PRESETS["paper"], body_epochs=1), 0)
     assert paper.pool.inputs is None
     assert torch.equal(paper.test_seen, paper.test)
-    given = prepare(data, replace(PRESETS["default"], body="precomputed"), 0)
+    given = prepare(data, replace(PRESETS["heads"], body="precomputed"), 0)
     assert given.pool.inputs is None
 
 

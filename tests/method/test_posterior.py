@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from correction_people import simulate
 from scipy.special import expit, softmax
+from scipy.stats import lognorm
 from sklearn.linear_model import LogisticRegression
 
 from apod.method.gibbs import Design, draw_weights
 from apod.method.normal_draws import draw_normal_weights
-from apod.method.posterior import DEFAULT_PRIOR, PROJECTED, People, Posterior, fit_reader, memberships, sample
+from apod.method.posterior import DEFAULT_PRIOR, PROJECTED, People, Posterior, Prior, fit_reader, memberships, sample
 
 
 @pytest.fixture
@@ -48,6 +49,18 @@ def test_wide_inputs_are_projected_and_constant_ones_ignored() -> None:
     changed = wide.inputs.copy()
     changed[:, 7] = 99.0
     np.testing.assert_allclose(reader.ordinary(changed), reader.ordinary(wide.inputs), atol=1e-9)
+
+
+def test_the_prior_has_the_stated_deviation_of_every_weight_wide_and_narrow_at_each_width() -> None:
+    prior = Prior(widths=(0.5, 4.0), intercept=3.0, label=0.7, decision=0.8, both=0.3, margin=0.4, narrow=0.2)
+    variances, logs = prior.grid(2)
+    stated = np.array([3.0, 0.7, 0.8, 0.3, 0.4])
+    narrow = stated * [1, 1, 0.2, 0.2, 0.2]
+    for row, width, deviations in zip(variances, (0.5, 0.5, 4.0, 4.0), (stated, narrow) * 2, strict=True):
+        np.testing.assert_allclose(row, [width, width, *deviations**2])
+    density = lognorm(prior.width_spread, scale=prior.usual_width).pdf
+    odds = density(4.0) * 4.0 / (density(0.5) * 0.5)  # of the logarithm
+    assert np.exp(logs[2] - logs[0]) == pytest.approx(odds)
 
 
 def test_draws_are_the_same_whatever_the_order_of_the_answers(people: tuple[People, np.ndarray]) -> None:

@@ -11,11 +11,21 @@ from apod.errors import InputError, UnknownName
 from apod.fairness.notions import NOTIONS
 from apod.method import settings as declared
 from apod.method.algorithm1 import Plan
+from apod.method.model_mitigation import RANDOM_SHARES
 from apod.method.penalty import RELAXATIONS
 from apod.method.pod import Training
 from apod.method.proxy import PROXIES
 from apod.method.selection import SELECTORS
-from apod.method.settings import PER_STRENGTH, PRESETS, SETTINGS, SHARED, Settings, settings_from
+from apod.method.settings import (
+    CORRECTION_SETTINGS,
+    HEAD_SETTINGS,
+    PER_STRENGTH,
+    PRESETS,
+    SETTINGS,
+    SHARED,
+    Settings,
+    settings_from,
+)
 
 
 @pytest.mark.parametrize(
@@ -23,7 +33,7 @@ from apod.method.settings import PER_STRENGTH, PRESETS, SETTINGS, SHARED, Settin
     [
         (declared.NotionName, NOTIONS),
         (declared.RelaxationName, RELAXATIONS),
-        (declared.SelectorName, SELECTORS),
+        (declared.SelectorName, {*SELECTORS, *RANDOM_SHARES}),
         (declared.ProxyName, PROXIES),
     ],
     ids=["notions", "relaxations", "selectors", "proxies"],
@@ -46,7 +56,7 @@ def test_every_setting_has_a_title_a_help_text_and_a_check_that_its_default_pass
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_what_a_setting_cannot_be_is_refused_with_its_name_or_the_names_there_are(name: str) -> None:
-    for wrong in (None, "nonsense", -1, True):
+    for wrong in ("nonsense", True) if getattr(Settings(), name) is None else (None, "nonsense", -1, True):
         with pytest.raises(InputError) as caught:
             replace(Settings(), **{name: wrong})
         assert "\n" not in str(caught.value)
@@ -69,12 +79,14 @@ def test_what_a_setting_cannot_be_is_refused_with_its_name_or_the_names_there_ar
 )
 def test_the_error_says_what_is_wrong_with_the_value(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        replace(Settings(), **changes)
+        replace(PRESETS["heads"], **changes)
 
 
 def test_the_record_has_every_setting_by_name_as_it_takes_effect() -> None:
-    record = Settings(strengths=(2, 0.1, 0.4), proxy="logistic", body="precomputed").to_dict()
-    assert list(record) == list(SETTINGS)
+    heads = replace(PRESETS["heads"], strengths=(2, 0.1, 0.4), proxy="logistic", body="precomputed")
+    record, corrected = heads.to_dict(), Settings().to_dict()
+    assert list(record) == [name for name in SETTINGS if name not in CORRECTION_SETTINGS]
+    assert list(corrected) == [name for name in SETTINGS if name not in HEAD_SETTINGS]
     assert record["strengths"] == [0.1, 0.4, 2.0]
     assert record["ask_strength"] == 0.4  # the nearest to .5 that is trained
     assert record["head_choice"] == "score"  # a logistic proxy has no posterior
@@ -88,12 +100,27 @@ def test_settings_are_read_by_name_from_a_preset_up() -> None:
         {"preset": "paper", "penalty": "demographic_parity", "strengths": [0.1, 1]}, trajectories=SHARED
     )
     assert read == replace(PRESETS["paper"], penalty="demographic_parity", strengths=(0.1, 1.0), trajectories=SHARED)
+    assert settings_from({"body": "cross_entropy"}) == replace(PRESETS["heads"], body="cross_entropy")
     with pytest.raises(UnknownName, match="no preset 'papr'"):
         settings_from({"preset": "papr"})
     with pytest.raises(UnknownName, match=r"no setting 'epoch'.*did you mean 'epochs'"):
         settings_from({"epoch": 3})
     with pytest.raises(UnknownName, match="no setting 'trajectories'"):
         settings_from({"trajectories": PER_STRENGTH}, trajectories=SHARED)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"epochs": 3}, "epochs is a setting of heads on a body: add --body contrastive"),
+        ({"strengths": (0.1,)}, "--strengths is a setting of heads on a body"),
+        ({"preset": "paper", "caution": 0.5}, "--caution is a setting of a corrected model"),
+        ({"body": "contrastive", "selector": "gap"}, "'gap' asks by the posterior of a correction"),
+    ],
+)
+def test_a_setting_that_would_have_no_effect_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        settings_from(options)
 
 
 def test_the_paper_preset_is_the_papers_tables() -> None:
@@ -113,6 +140,6 @@ def test_the_paper_preset_is_the_papers_tables() -> None:
 
 
 def test_one_trajectory_is_asked_by_the_nearest_strength() -> None:
-    plan = Plan.from_settings(Settings(strengths=(2.0, 0.2, 0.9), ask_strength=0.8, selector="random"))
+    plan = Plan.from_settings(replace(PRESETS["heads"], strengths=(2.0, 0.2, 0.9), ask_strength=0.8, selector="random"))
     assert [head.strength for head in plan.heads] == [0.0, 0.2, 0.9, 2.0]
     assert [(one.selector, one.head) for one in plan.trajectories] == [("random", 2)]

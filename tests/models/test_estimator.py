@@ -131,6 +131,14 @@ def test_rows_that_fail_in_a_fold_are_named_as_they_are_in_x() -> None:
         fit_estimator(Picky(), rows, Y, seed=0)
 
 
+@pytest.mark.parametrize("seed", range(5))  # whichever fold the row lies in
+def test_what_an_estimator_cannot_be_fitted_on_is_its_own_error(seed: int) -> None:
+    rows = X.astype(object)
+    rows[0, 0] = {"not": "a number"}
+    with pytest.raises(TypeError, match="number"):
+        fit_estimator(LogisticRegression(), rows, Y, seed)
+
+
 def test_missing_values_categories_and_lists_reach_the_model_as_they_were_given() -> None:
     class Keeps(LogisticRegression):  # type: ignore[misc]
         def fit(self, X: Any, y: Any) -> Any:

@@ -20,6 +20,8 @@ from apod.models.picture_training import ImageSettings, body_key, image_embeddin
 from apod.models.picture_views import random_views
 from apod.models.resnet import ResNetBody, fresh_resnet18, resnet18_from
 
+pytestmark = pytest.mark.xdist_group("picture-training")  # they share a trained body
+
 TINY = ImageSettings(size=16, width=8, epochs=3, batch_size=8)
 
 

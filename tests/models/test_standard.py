@@ -71,3 +71,20 @@ def test_embeddings_are_left_to_logistic_regression(people: tuple[pd.DataFrame, 
     own = fit_standard(X, y, seed=0, candidates=only).model.margin(X)
     truth = LogisticRegression(max_iter=1000).fit((X - X.mean(axis=0)) / X.std(axis=0), y)
     np.testing.assert_allclose(own, truth.predict_proba((X - X.mean(axis=0)) / X.std(axis=0))[:, 1], atol=1e-3)
+
+
+def test_a_column_that_is_missing_for_nearly_everybody_is_no_obstacle() -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.normal(size=200), "nothing": np.nan, "rare": np.nan})
+    frame.loc[:3, "rare"] = 1.0
+    y = (frame["x"] > 0).to_numpy().astype(np.int64)
+    fitted = fit_standard(frame, y, 0)
+    assert ((fitted.model.margin(frame) > 0.5) == y).mean() > 0.95
+    nothing = fit_standard(frame[["nothing"]], y, 0)
+    assert np.ptp(nothing.model.margin(frame[["nothing"]])) < 1e-9
+
+
+def test_embeddings_get_logistic_regression() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 200))
+    assert list(fit_standard(X, (X[:, 0] > 0).astype(np.int64), 0).accuracies) == ["logistic regression"]

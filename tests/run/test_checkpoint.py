@@ -21,7 +21,7 @@ from apod.method.settings import PRESETS
 from apod.run import Listener, run_experiment
 from apod.run.checkpoint import line_digest
 
-SETTINGS = replace(PRESETS["default"], strengths=(0.2, 1.0), body_epochs=1, epochs=1, head_steps=5)
+SETTINGS = replace(PRESETS["heads"], strengths=(0.2, 1.0), body_epochs=1, epochs=1, head_steps=5)
 BUDGET = 8
 Tensors = dict[str, torch.Tensor]
 Facts = dict[str, Any]

@@ -9,6 +9,8 @@ from typing import Any
 
 import web_people
 
+from apod.testing.waiting import until
+
 WAYS = ("web", "file", "classifier", "report")
 
 
@@ -24,7 +26,7 @@ def over_the_web(campaign: web_people.Campaign, address: str) -> None:
         owner, application = house.owner(), house.app
         if address.startswith("/api/v1/downloads"):
             owner.post(address.removesuffix("/file"), json={})
-            state = web_people.until(lambda: _ended(owner, address.removesuffix("/file")), seconds=600)
+            state = until(lambda: _ended(owner, address.removesuffix("/file")))
             assert state == "ready"
 
         async def held(scope: Any, receive: Any, send: Any) -> None:
@@ -57,7 +59,7 @@ def main(way: str, folder: Path, target: Path) -> None:
         web_people.make_campaign(folder, engine=None) if way == "classifier" else web_people.make_campaign(folder)
     )
     for _ in range(12):
-        question = web_people.until(campaign.ask, seconds=600)
+        question = until(campaign.ask)
         campaign.tell(question, web_people.GROUPS[question.row % 2])
     if way == "file":
         into_a_file(campaign, target / "answers.csv")

@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 import pytest
 import web_people
-from web_people import GROUPS, House, housed, turn, until
+from web_people import GROUPS, House, housed, turn
 
 from apod.campaign import Campaign
+from apod.testing.waiting import until
 from apod.web.annotator_routes import content_type
 
 

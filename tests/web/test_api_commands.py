@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
-import time
 import zipfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import httpx2
 import pytest
+from served_people import serving
 from typer.testing import CliRunner
-from web_people import GROUPS, make_campaign
+from web_people import GROUPS, make_campaign, turn
 
 import hostile
 from apod.cli import build_app
+from apod.testing.waiting import PATIENCE, until
 from apod.web.server import listen
 from apod.web.settings import ServeSettings
 
@@ -31,51 +28,21 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture
 def database(tmp_path: Path) -> Path:
-    make_campaign(tmp_path, engine=None, refit="demand", engine_options={"epochs": 1, "body_epochs": 1}).close()
+    make_campaign(
+        tmp_path, engine=None, refit="demand", engine_options={"preset": "heads", "epochs": 1, "body_epochs": 1}
+    ).close()
     return tmp_path / "trial.db"
-
-
-@contextmanager
-def serving(
-    database: Path, *options: str, command: tuple[str, ...] = (sys.executable, "-m", "apod")
-) -> Iterator[tuple[str, str, subprocess.Popen[str]]]:
-    """A server of its own process: its address, the owner's token, and the process."""
-    process = subprocess.Popen(
-        [*command, "serve", str(database), "--port", "0", *options],
-        cwd=database.parent,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    assert process.stdout is not None
-    try:
-        line = ""
-        while not line.startswith("owner: "):
-            line = process.stdout.readline()
-            assert line, process.stderr and process.stderr.read()
-        found = re.fullmatch(r"owner: (http://\S+)/enter#(\S+)\n", line)
-        assert found is not None
-        yield found[1], found[2], process
-    finally:
-        process.kill()
-        process.communicate()
 
 
 def test_serve_prints_a_link_serves_and_ends_quietly(database: Path) -> None:
     with serving(database) as (origin, token, process):
-        with httpx2.Client(base_url=origin, headers={"X-Apod": "1"}, timeout=20) as client:
+        with httpx2.Client(base_url=origin, headers={"X-Apod": "1"}, timeout=PATIENCE) as client:
             assert origin.startswith("http://127.0.0.1:")
             assert client.post("/api/v1/session", json={"token": token}).json()["role"] == "owner"
-            for _ in range(600):
-                turn = client.post("/api/v1/turn", json={}).json()
-                if turn["state"] == "question":
-                    break
-                signal.sigtimedwait([], 0.05)
-            assert len(turn["questions"]) == 2
+            assert len(turn(client)["questions"]) == 2
         assert run("invite", str(database), "bob").startswith(f"{origin}/enter#")
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=PATIENCE)
         assert process.returncode == 0, err
         assert "Traceback" not in err
         assert token not in out + err
@@ -85,33 +52,24 @@ def test_a_server_and_its_children_import_nothing_from_the_current_folder(databa
     hostile.fill(database.parent)
     with serving(database, command=(hostile.APOD,)) as (origin, token, process):
         headers = {"X-Apod": "1"}
-        with httpx2.Client(base_url=f"{origin}/api/v1", headers=headers, timeout=60) as client:
+        with httpx2.Client(base_url=f"{origin}/api/v1", headers=headers, timeout=PATIENCE) as client:
             client.post("/session", json={"token": token})
             for number in range(4):
                 case = until(lambda: client.post("/turn", json={}).json().get("questions"))[0]
                 client.post(f"/questions/{case['id']}/answer", json={"answer": GROUPS[number % 2], "key": str(number)})
-            until(lambda: client.get("/dashboard").json()["history"])  # the process that refits has done so
+            until(lambda: client.get("/dashboard").json().get("history"))  # the process that refits has done so
             client.post("/downloads/classifier", json={})
-            until(lambda: client.get("/downloads/classifier").json()["state"] == "ready")
+            until(lambda: client.get("/downloads/classifier").json().get("state") == "ready")
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=30)
+        process.communicate(timeout=PATIENCE)
     assert hostile.ran(database.parent) == []
-
-
-def until(look: Callable[[], Any], seconds: float = 120) -> Any:
-    """What a look finds, once it finds something."""
-    deadline = time.monotonic() + seconds
-    while not (found := look()):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    return found
 
 
 def test_a_host_that_others_reach_is_warned_about(database: Path) -> None:
     with serving(database, "--host", "0.0.0.0") as (origin, _, process):
         assert httpx2.get(f"{origin}/api/v1/me").status_code == 401
         process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=PATIENCE)
         assert "nothing is encrypted" in err
 
 

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import PATIENCE, PHONE, QUICK, Site, Visit, answer, chromium, new_campaign, serving, table, visit
+from browsing import PHONE, QUICK, Site, Visit, answer, chromium, new_campaign, serving, table, visit
 
 from apod.report.campaign import render_campaign
 from apod.report.campaign_facts import campaign_facts
+from apod.testing.waiting import PATIENCE
 
 pytestmark = pytest.mark.xdist_group("browser-dashboard")
 
@@ -147,12 +148,44 @@ def test_dashboard_classifier_and_report_name_the_same_operating_point(browser: 
             owner.says("Nothing is mitigated yet", "#lead")
             assert owner.page.locator("#strengths input:checked").count() == 0
             owner.page.get_by_role("button", name="Build the classifier now").click()
-            owner.page.wait_for_selector("#strengths input:checked", timeout=PATIENCE)
+            owner.page.wait_for_selector("#strengths input:checked", timeout=1000 * PATIENCE)
             classifier = campaign.classifier()
             owner.says(str(classifier.selected_because_), "#lead")
             owner.says(str(classifier.selected_because_), "#chosen")
             picked = owner.page.locator("#strengths input:checked").input_value()
             assert float(picked) == classifier.selected_strength_ == campaign_facts(campaign)["strength"]
+
+
+def test_the_dashboard_of_a_corrected_model_has_intervals_and_the_classifiers_operating_point(
+    browser: Any, tmp_path: Path
+) -> None:
+    campaign = new_campaign(tmp_path, rows=150, budget=40, audit_share=0.2, engine_options={})
+    with serving(campaign) as site:
+        answer(site, ["female", "female", "male", "male"] * 4)
+        with visit(browser, site, "owner", "owner") as owner:
+            drawn(owner.page)
+            owner.says("The model knows every training answer.", "#freshness")
+            assert owner.page.locator("#strengths tr").count() == len(campaign.strengths()) == 21
+            rows = owner.page.locator("#strengths").inner_text()
+            assert len(re.findall(r"\d+\.\d \(\d+\.\d to \d+\.\d\)", rows)) == 21
+            owner.says("Gap to expect, points", "#curve-section")
+            assert "guess" not in owner.page.locator("#curve-section").inner_text().lower()
+            point = campaign.operating_point()
+            assert point is not None
+            assert point.estimate is not None
+            owner.says(point.because, "#lead")
+            known = point.estimate["base"]["says"]
+            owner.says("the gap to expect" if known else "The gap between the groups is not known yet: by ", "#lead")
+            if not known:
+                owner.says("not known yet", "#cards")
+            picked = owner.page.locator("#strengths input:checked").input_value()
+            classifier, facts = campaign.classifier(), campaign_facts(campaign)
+            assert float(picked) == point.strength == classifier.selected_strength_ == facts["strength"]
+            assert point.because == classifier.selected_because_ == facts["selected_because"]
+            owner.page.get_by_role("radio", name="strength 0.95").check()
+            owner.says("The classifier mitigates at strength 0.95, chosen by you.", "#chosen")
+            assert campaign.classifier().selected_strength_ == campaign.chosen() == campaign_facts(campaign)["strength"]
+        assert owner.complaints == []
 
 
 def test_an_invited_annotator_comes_in_and_a_revoked_one_is_out(browser: Any, owner: Visit) -> None:

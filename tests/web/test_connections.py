@@ -12,11 +12,12 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from served_people import serving
 from test_api_commands import database as database
-from test_api_commands import serving
-from web_people import live, until
+from web_people import live
 
 from apod.campaign import Campaign
+from apod.testing.waiting import PATIENCE, until
 from apod.web.connections import OncePerSecond, connection_limits
 from apod.web.limits import Limits
 from apod.web.settings import ServeSettings
@@ -29,7 +30,7 @@ BODY = b"POST /api/v1/session HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Apod: 1\r\nConten
 def connect(origin: str, source: str = "127.0.0.1") -> socket.socket:
     found = re.fullmatch(r"http://(.+):(\d+)", origin)
     assert found is not None
-    return socket.create_connection((found[1], int(found[2])), timeout=60, source_address=(source, 0))
+    return socket.create_connection((found[1], int(found[2])), timeout=PATIENCE, source_address=(source, 0))
 
 
 def everything(line: socket.socket) -> bytes:
@@ -62,7 +63,7 @@ def test_a_byte_now_and_then_wins_no_time(new_campaign: Callable[..., Campaign])
     settings = ServeSettings(limits=Limits(head_seconds=0.5))
     with live(new_campaign(), settings) as server, connect(server.origin) as line:
         line.sendall(HALF)
-        until(lambda: _broken(line, b"x"), 60)  # closed while we still send
+        until(lambda: _broken(line, b"x"))  # closed while we still send
 
 
 def test_the_next_request_on_a_connection_has_to_come_to_an_end_too(new_campaign: Callable[..., Campaign]) -> None:
@@ -76,7 +77,7 @@ def test_an_answer_that_nobody_reads_is_given_up(new_campaign: Callable[..., Cam
     settings = ServeSettings(limits=Limits(unread_seconds=0.2))
     with live(new_campaign(), settings) as server, connect(server.origin) as line:
         line.sendall(b"GET /static/plotly.min.js HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
-        until(lambda: _broken(line, b"G"), 60)
+        until(lambda: _broken(line, b"G"))
 
 
 def _broken(line: socket.socket, sent: bytes) -> bool:
@@ -112,7 +113,26 @@ def test_one_address_gets_no_more_than_its_share_and_others_are_served(new_campa
             other.sendall(WHOLE)
             assert everything(other).startswith(b"HTTP/1.1 401")
         lines[0].close()
-        until(lambda: _served(server.origin), 60)
+        until(lambda: _served(server.origin))
+
+
+@pytest.mark.parametrize(
+    "sent", [HALF, BODY, WHOLE.replace(b"Connection: close\r\n", b"")], ids=["half a head", "half a body", "idle"]
+)
+def test_connections_that_wait_for_a_request_make_room_for_one_that_sends_it(
+    new_campaign: Callable[..., Campaign], sent: bytes
+) -> None:
+    limits = Limits(connections=20, connections_per_address=10, head_seconds=600, body_seconds=600)
+    with live(new_campaign(), ServeSettings(limits=limits)) as server, ExitStack() as stack:
+        for number in range(20):
+            line = stack.enter_context(connect(server.origin, f"127.0.1.{number % 4 + 1}"))
+            line.sendall(sent)
+            if sent.endswith(b"\r\n\r\n"):
+                assert line.recv(65536)
+        time.sleep(0.3)  # the server has read all of it
+        with connect(server.origin, "127.0.0.2") as other:
+            other.sendall(WHOLE)
+            assert everything(other).startswith(b"HTTP/1.1 401")
 
 
 def _served(origin: str) -> bool:
@@ -158,10 +178,10 @@ def test_hundreds_of_half_sent_requests_neither_silence_the_server_nor_fill_its_
                 line.sendall(HALF)
             except OSError:  # refused at once
                 continue
-        until(lambda: _reaches(origin, "127.0.0.2"), 60)
+        until(lambda: _reaches(origin, "127.0.0.2"))
         seconds = time.monotonic() - begun
         process.terminate()
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=PATIENCE)
     assert "Traceback" not in err
     kinds = len({re.sub(r"\d+", "", line) for line in err.splitlines()})
     assert err.count("\n") <= (seconds + 2) * kinds

@@ -13,7 +13,9 @@ from web_people import GROUPS
 
 
 @pytest.mark.skipif(not hasattr(os, "O_TMPFILE"), reason="this system has no files without a name")
-@pytest.mark.parametrize("way", [pytest.param(way, marks=[pytest.mark.slow] * (way == "classifier")) for way in WAYS])
+@pytest.mark.parametrize(
+    "way", [pytest.param(way, marks=[pytest.mark.slow] * (way in ("classifier", "report"))) for way in WAYS]
+)
 def test_what_is_killed_in_the_middle_of_an_export_leaves_no_byte_of_it(way: str, tmp_path: Path) -> None:
     temporary, target = tmp_path / "temporary", tmp_path / "target"
     temporary.mkdir()

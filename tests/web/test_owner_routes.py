@@ -8,9 +8,10 @@ from collections.abc import Callable
 
 import pandas as pd
 import pytest
-from web_people import GROUPS, STRENGTHS, House, annotate, fitted, housed, turn, until
+from web_people import GROUPS, STRENGTHS, House, annotate, fitted, housed, turn
 
 from apod.campaign import Campaign
+from apod.testing.waiting import until
 
 
 def test_the_dashboard_moves_with_the_answers(house: House) -> None:

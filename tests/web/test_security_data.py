@@ -12,10 +12,11 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from web_people import GROUPS, XSS, House, Live, housed, nasty, turn, until
+from web_people import GROUPS, XSS, House, Live, housed, nasty, turn
 
 from apod.campaign import Campaign
 from apod.errors import InputError
+from apod.testing.waiting import until
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\x00" * 40
 

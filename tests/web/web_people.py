@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from fastapi.testclient import TestClient
 from apod.campaign import Campaign, GroupAnswer, Materials, ModelState, Proposal
 from apod.campaign.materials import PLANE
 from apod.randomness import generator
+from apod.testing.waiting import PATIENCE, until
 from apod.web.app import create_app
 from apod.web.server import listen, make_runner
 from apod.web.settings import ServeSettings
@@ -190,37 +190,25 @@ def live(campaign: Campaign, settings: ServeSettings | None = None, port: int = 
     thread = threading.Thread(target=runner.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
     try:
-        while not runner.started:
-            assert thread.is_alive()
-            time.sleep(0.01)
+        until(lambda: runner.started or not thread.is_alive())
+        assert thread.is_alive()
         yield Live(campaign, wanted.origin)
     finally:
         runner.should_exit = True
-        thread.join(20)
+        thread.join(PATIENCE)
         listening.close()
         assert not thread.is_alive()
 
 
 def turn(client: Any, state: str = "question") -> Any:
     """The visitor's turn, once it is in a state."""
-    for _ in range(400):
+
+    def look() -> Any:
         found = client.post("/api/v1/turn", json={}).json()
-        if found["state"] == state:
-            return found
-        assert found["state"] == "preparing", found["state"]
-        time.sleep(0.02)
-    raise AssertionError("no question was prepared")
+        assert found["state"] in (state, "preparing"), found["state"]
+        return found if found["state"] == state else None
 
-
-def until(condition: Any, seconds: float = 10.0) -> Any:
-    """What a function says as soon as it says something."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        found = condition()
-        if found:
-            return found
-        time.sleep(0.02)
-    raise AssertionError("waited in vain")
+    return until(look)
 
 
 def annotate(client, count: int) -> None:

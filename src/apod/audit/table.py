@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import difflib
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from apod.audit.asked import filled, ids_of, people_to_ask, read_answers, read_numbers, shown_columns
 from apod.audit.estimate import Audit, audit, cell_shares, group_proxies
 from apod.audit.sampling import CellPlan, People, allocate, cells_of, check_people, draw_people
 from apod.audit.shares import FloatArray
 from apod.data.columns import read_features
-from apod.data.csv_cells import unescaped
 from apod.data.dataset import UNKNOWN, IntArray
 from apod.data.encode import TableEncoder
 from apod.data.files import read_table
-from apod.data.own import read_groups, read_labels, require_column
+from apod.data.labels import Labels
+from apod.data.own import Problems, read_groups, read_labels, require_column
+from apod.data.text_files import RECOGNISED, Dialect
 from apod.errors import InputError
 from apod.fairness.notions import EQUALIZED_ODDS, Notion
+from apod.files import digest
 from apod.randomness import generator
 
 
@@ -38,6 +44,20 @@ class AuditColumns:
     proxies: Mapping[str, str] | None = None  # group -> column with its probability
     features: tuple[str, ...] | None = None  # for cross-fitted proxies; None: all other columns, (): no proxies
     drop: tuple[str, ...] = ()
+    id: str | None = None  # column with an id per person; by default one that is called id
+    show: tuple[str, ...] | None = None  # columns an annotator needs; None: all but label, predictions and names
+    dialect: Dialect = RECOGNISED
+
+    @property
+    def proxied(self) -> tuple[str, ...]:
+        """The columns of probabilities."""
+        return tuple((self.proxies or {}).values())
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """All columns of the table that were named, the label and the predictions first."""
+        more = (*self.proxied, *(self.features or ()), *self.drop, *([self.id] if self.id else []), *(self.show or ()))
+        return (self.label, *self.predictions, *more)
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +73,9 @@ class AuditTable:
     features: FloatArray | None
     seed: int = 0
     notion: Notion = EQUALIZED_ODDS
+    described: Mapping[str, Any] = field(default_factory=dict)  # the table in words, for a report
+    ids: pd.Series[str] | None = None  # (n,) named as their column
+    shown: pd.DataFrame | None = None  # (n, columns) what an annotator needs
 
     def audit(self, level: float = 0.95) -> Audit:
         """How unfair the predictions are."""
@@ -90,6 +113,21 @@ class AuditTable:
             {"row": rows, "draw_probability": taken[plan.code[rows]], "group": names[self.groups[rows]]}
         )
 
+    def people_to_ask(self, n: int) -> pd.DataFrame:
+        """`draw` with ids and the columns an annotator needs, as it is written to a file."""
+        shown = self.shown if self.shown is not None else pd.DataFrame(index=range(len(self.labels)))
+        return people_to_ask(self.draw(n), self.ids, shown)
+
+    def told(self) -> dict[str, dict[str, int]]:
+        """How many answers there are of every group and label."""
+        return {
+            name: {
+                word: int(((self.groups == code) & (self.labels == label)).sum())
+                for label, word in enumerate(("negative", "positive"))
+            }
+            for code, name in enumerate(self.group_names)
+        }
+
     def _shares(self, people: People, plan: CellPlan) -> FloatArray:
         """The group shares a draw is planned with: what is known by now, even shares at the start."""
         g = len(self.group_names)
@@ -98,29 +136,6 @@ class AuditTable:
         _, found = cell_shares(people, plan, group_proxies(people, self.proxies, self.features, self.seed))
         worth = found.effective[:, None]
         return np.asarray((worth * found.share + 1) / (worth + g))
-
-
-def refuse_losing_answers(path: Path, written: pd.DataFrame, column: str) -> None:
-    """InputError where writing these people to the file would lose an answer that stands in it."""
-    if not path.exists() or path.stat().st_size == 0:
-        return
-    try:
-        there = read_table(path).rename(columns=str)
-    except InputError:
-        there = pd.DataFrame()
-    named = [name for name in dict.fromkeys((column, "group")) if name in there.columns]
-    if "row" not in there.columns or not named:
-        raise InputError(f"{path} is there already and is no list of people to ask: choose another --out.")
-    kept = set(zip(written["row"].astype(str), written["group"], strict=True))
-    for name in named:
-        filled = there[_filled(there[name])]
-        groups = filled[name].astype(str).str.strip().map(unescaped)
-        answers = zip(filled["row"].astype(str).str.strip(), groups, strict=True)
-        lost = set(answers) - kept
-        if lost:
-            raise InputError(
-                f"{path} holds {len(lost)} answers that would be lost: pass it as --answers, or choose another --out."
-            )
 
 
 def _refuse_uneven(plan: CellPlan, people: People, earlier: IntArray) -> None:
@@ -140,76 +155,97 @@ def read_audit(
     seed: int = 0,
     notion: Notion = EQUALIZED_ODDS,
 ) -> AuditTable:
-    """The table of a CSV or Parquet file; with `answers`, a file of row, group and probability, merged in."""
-    frame = read_table(path).rename(columns=str)
+    """The table of a file; with `answers`, a file of people (by id or row), groups and probabilities, merged in.
+
+    TableProblems with everything that must be mended.
+    """
+    frame, problems = read_table(path, said.dialect), Problems()
     columns = [str(name) for name in frame.columns]
-    proxied = tuple((said.proxies or {}).values())
-    for name in (said.label, *said.predictions, *proxied, *(said.features or ()), *said.drop):
-        require_column(name, columns, path.name)
+    for name in dict.fromkeys(said.named):
+        problems.collect(partial(require_column, name, columns, path.name))
     if not 1 <= len(said.predictions) <= 2 or len(set(said.predictions)) < len(said.predictions):
-        raise InputError("Name one column of predictions, or two different ones: before and after.")
-    labels = read_labels(said.label, frame[said.label], said.positive)
-    predictions = {name: _decisions(name, frame[name], labels.names) for name in said.predictions}
-    group, chance = _answer_columns(frame, said, answers)
-    codes, names = _groups(group, said)
-    used = {said.label, said.group, said.probability, *said.predictions, *proxied, *said.drop}
-    wanted = [name for name in columns if name not in used] if said.features is None else list(said.features)
-    features = None
-    if not proxied and wanted:
-        table, _ = read_features(frame[wanted])
-        features = TableEncoder().fit(table).transform(table).astype(np.float64)
+        problems.add("Name one column of predictions, or two different ones: before and after.")
+    problems.settle(path.name)
+    labels = problems.collect(lambda: read_labels(said.label, frame[said.label], said.positive))
+    names = labels.names if labels is not None else ("0", "1")
+    predictions = {
+        name: problems.collect(partial(_decisions, name, frame[name], names, said.dialect)) for name in said.predictions
+    }
+    ids = problems.collect(lambda: ids_of(frame, said.id))
+    features = problems.collect(lambda: _features(frame, said))
+    problems.settle(path.name)
+    assert labels is not None
+    group, chance = _answer_columns(frame, said, answers, ids)
+    codes, group_names = _groups(group, said)
+    shown = shown_columns(frame, said.show, [*said.named[: 1 + len(said.predictions)], *said.proxied, said.group])
     return AuditTable(
         labels=labels.codes,
-        predictions=predictions,
+        predictions={name: found for name, found in predictions.items() if found is not None},
         groups=codes,
-        group_names=names,
-        probability=None if chance is None else _numbers(said.probability, chance),
-        proxies=_proxies(frame, said.proxies, names) if said.proxies else None,
-        features=features,
+        group_names=group_names,
+        probability=None if chance is None else read_numbers(said.probability, chance),
+        proxies=_proxies(frame, said, group_names) if said.proxies else None,
+        features=None if features is None or not features[0] else features[1],
         seed=seed,
         notion=notion,
+        described=_described(path, frame, said, labels, features[0] if features is not None else []),
+        ids=ids,
+        shown=frame[[name for name in shown if name != said.probability]],
     )
 
 
+def _features(frame: pd.DataFrame, said: AuditColumns) -> tuple[list[str], FloatArray]:
+    """The columns that groups are guessed from, and what they are to a proxy; none where proxies are given."""
+    used = {said.label, said.group, said.probability, *said.predictions, *said.proxied, *said.drop, said.id}
+    wanted = [str(name) for name in frame.columns if name not in used] if said.features is None else said.features
+    if said.proxied or not wanted:
+        return [], np.empty((len(frame), 0))
+    table, _ = read_features(frame[list(wanted)], said.dialect.decimal)
+    return list(map(str, table.columns)), TableEncoder().fit(table).transform(table).astype(np.float64)
+
+
+def _described(
+    path: Path, frame: pd.DataFrame, said: AuditColumns, labels: Labels, features: list[str]
+) -> dict[str, Any]:
+    """What an audit is of: the file, its label, a fingerprint of all but the groups."""
+    kept = frame.drop(columns=[name for name in (said.group, said.probability) if name in frame.columns])
+    cells = pd.util.hash_pandas_object(kept.astype(str), index=False).to_numpy()
+    return {
+        "file": path.name,
+        "rows": len(frame),
+        "label": said.label,
+        "label_names": list(labels.names),
+        "base_rate": float(labels.codes.mean()),
+        "features": features,
+        "fingerprint": digest(json.dumps(list(kept.columns)), cells, size=8),
+    }
+
+
 def _answer_columns(
-    frame: pd.DataFrame, said: AuditColumns, answers: Path | None
+    frame: pd.DataFrame, said: AuditColumns, answers: Path | None, ids: pd.Series[str] | None
 ) -> tuple[pd.Series[Any], pd.Series[Any] | None]:
     """The answers and draw probabilities per row of the table."""
-    empty = pd.Series([None] * len(frame), dtype=object)
     if answers is None:
+        _refuse_misspelled(said, [str(name) for name in frame.columns])
+        empty = pd.Series([None] * len(frame), dtype=object)
         group = frame[said.group] if said.group in frame.columns else empty
         return group, frame[said.probability] if said.probability in frame.columns else None
-    given = read_table(answers).rename(columns=str)
-    columns = [str(name) for name in given.columns]
-    for name in ("row", said.group):
-        require_column(name, columns, answers.name)
-    rows = _numbers("row", given["row"])
-    if (
-        np.isnan(rows).any()
-        or ((rows < 0) | (rows >= len(frame)) | (rows % 1 != 0)).any()
-        or len(set(rows)) < len(rows)
-    ):
-        raise InputError(f"Column 'row' of {answers.name} needs whole numbers from 0 to {len(frame) - 1}, each once.")
-    places = rows.astype(np.int64)
-    group, chance = empty.copy(), empty.copy()
-    written = given[said.group].map(lambda cell: unescaped(cell) if isinstance(cell, str) else cell)
-    group.iloc[places] = written.astype(object).where(written.notna(), None).to_numpy()
-    if said.probability not in columns:
-        return group, None
-    chance.iloc[places] = given[said.probability].to_numpy()
-    return group, chance
+    return read_answers(answers, said.group, said.probability, ids, len(frame))
 
 
-def _filled(column: pd.Series[Any]) -> pd.Series[bool]:
-    """Where an answer stands."""
-    return column.notna() & (column.astype(str).str.strip() != "")
+def _refuse_misspelled(said: AuditColumns, columns: list[str]) -> None:
+    """InputError where the column of groups is meant to be in the table and is not; it may be missing before a draw."""
+    if said.group in columns or said.group == AuditColumns.group:
+        return
+    if said.group_names is None or difflib.get_close_matches(said.group, columns, n=1, cutoff=0.75):
+        require_column(said.group, columns, "the table")
 
 
 def _groups(column: pd.Series[Any], said: AuditColumns) -> tuple[IntArray, tuple[str, ...]]:
-    filled = _filled(column)
-    if said.group_names is None and not filled.any():
+    answered = filled(column)
+    if said.group_names is None and not answered.any():
         raise InputError("Nobody has answered yet: name the groups (--groups female,male).")
-    if not filled.any():
+    if not answered.any():
         names = read_groups(None, column.to_frame(), said.reference, said.group_names)[1]
         return np.full(len(column), UNKNOWN), names
     if said.group_names is None:
@@ -217,39 +253,32 @@ def _groups(column: pd.Series[Any], said: AuditColumns) -> tuple[IntArray, tuple
     names = read_groups(None, column.to_frame(), said.reference, said.group_names)[1]
     place = {name: code for code, name in enumerate(names)}
     cells = column.astype(str).str.strip()
-    codes = np.where(filled, cells.map(place).fillna(len(names)).to_numpy(), UNKNOWN).astype(np.int64)
+    codes = np.where(answered, cells.map(place).fillna(len(names)).to_numpy(), UNKNOWN).astype(np.int64)
     if (codes == len(names)).any():
         raise InputError(f"{int((codes == len(names)).sum())} answers name none of the groups {', '.join(names)}.")
     return codes, names
 
 
-def _numbers(name: str, column: pd.Series[Any]) -> FloatArray:
-    numbers = pd.to_numeric(column, errors="coerce")
-    text = numbers.isna() & column.notna() & (column.astype(str).str.strip() != "")
-    if text.any():
-        raise InputError(f"Column {name!r} holds text in {int(text.sum())} cells: it needs numbers, or nothing.")
-    return np.asarray(numbers.to_numpy(dtype=np.float64, na_value=np.nan))
-
-
-def _decisions(name: str, column: pd.Series[Any], label_names: Sequence[str]) -> IntArray:
+def _decisions(name: str, column: pd.Series[Any], label_names: Sequence[str], how: Dialect) -> IntArray:
     """0/1 from decisions, the label's own words, or probabilities (above one half is a yes)."""
     if column.isna().any():
         raise InputError(f"Column {name!r} has {int(column.isna().sum())} empty cells: every row needs a prediction.")
     words = column.astype(str).str.strip()
     if words.isin(list(label_names)).all():
         return np.asarray((words == label_names[1]).to_numpy(), dtype=np.int64)
-    values = _numbers(name, column)
+    values = read_numbers(name, column, how)
     if ((values < 0) | (values > 1)).any():
         raise InputError(f"Column {name!r} holds neither 0/1 nor probabilities nor {' / '.join(label_names)}.")
     return np.asarray(values > 0.5, dtype=np.int64)
 
 
-def _proxies(frame: pd.DataFrame, columns: Mapping[str, str], names: Sequence[str]) -> FloatArray:
+def _proxies(frame: pd.DataFrame, said: AuditColumns, names: Sequence[str]) -> FloatArray:
     """(n, g) from a column per group; of two groups one column is enough."""
+    columns = said.proxies or {}
     unknown = [group for group in columns if group not in names]
     if unknown or len(columns) < len(names) - 1:
         raise InputError(f"Give a column of probabilities for each of {', '.join(names)} (of two groups one will do).")
-    given = {group: _numbers(column, frame[column]) for group, column in columns.items()}
+    given = {group: read_numbers(column, frame[column], said.dialect) for group, column in columns.items()}
     total = np.sum(list(given.values()), axis=0)
     filled = np.stack([given.get(name, 1 - total) for name in names], axis=1)
     if np.isnan(filled).any() or (filled < -1e-6).any() or (filled > 1 + 1e-6).any():

@@ -32,6 +32,9 @@ from apod.heads.bank import HeadBank
 
 FloatArray = npt.NDArray[np.float64]
 
+FAIRLEARN = frozenset({"exponentiated-gradient", "threshold-optimizer"})
+"""Trainers that need the extra `[bench]`."""
+
 COMPONENTS = 5
 """Principal components of the embedding beside the margin: with all of it, thirty answers are told without error."""
 
@@ -92,7 +95,7 @@ class ExponentiatedGradientArm(FairlearnArm):
     ) -> Any:
         from sklearn.linear_model import LogisticRegression
 
-        reductions = _fairlearn("reductions")
+        reductions = load_fairlearn("reductions")
         mixture = reductions.ExponentiatedGradient(
             LogisticRegression(max_iter=1000),
             reductions.EqualizedOdds(difference_bound=value),
@@ -130,7 +133,7 @@ class ThresholdOptimizerArm(FairlearnArm):
             raise InputError(
                 f"Not every group has both labels among the {len(self._answers)} answers: allow more answers."
             )
-        optimiser = _fairlearn("postprocessing").ThresholdOptimizer(
+        optimiser = load_fairlearn("postprocessing").ThresholdOptimizer(
             estimator=_margin_as_score(), constraints="equalized_odds", prefit=True, predict_method="decision_function"
         )
         return optimiser.fit(self._margin(embeddings)[:, None], labels, sensitive_features=groups)
@@ -177,7 +180,7 @@ def _margin_as_score() -> Any:
     return MarginAsScore()
 
 
-def _fairlearn(module: str) -> Any:
+def load_fairlearn(module: str) -> Any:
     """A module of fairlearn; says how to install it."""
     from importlib import import_module
 

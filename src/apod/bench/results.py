@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from apod.bench.methods import METHODS
-from apod.bench.store import FORMAT, ResultStore
+from apod.bench.store import FORMAT, ResultStore, read_group_names
 from apod.data import DATASETS, FairnessMetric
 from apod.data.pictures import CELEBA_GROUPS
 from apod.errors import CheckpointError, InputError
@@ -95,7 +95,12 @@ def read_results(folder: Path) -> Results:
     _check_one_setting(runs, folder)
     done = runs[runs["status"] == "ok"]
     names = [*TASK_TITLES, *sorted(set(map(str, runs["dataset"])) - set(TASK_TITLES))]
-    tasks = {name: _task(name, done[done["dataset"] == name]) for name in names if (done["dataset"] == name).any()}
+    own = read_group_names(folder)
+    tasks = {
+        name: _task(name, done[done["dataset"] == name], own.get(name))
+        for name in names
+        if (done["dataset"] == name).any()
+    }
     return Results(folder, tasks, runs[runs["status"] != "ok"], store.read("rounds"), store.read("answers"))
 
 
@@ -125,12 +130,12 @@ def _check_one_setting(runs: pd.DataFrame, folder: Path) -> None:
         )
 
 
-def _task(name: str, runs: pd.DataFrame) -> TaskResults:
+def _task(name: str, runs: pd.DataFrame, own: Sequence[str] | None = None) -> TaskResults:
     known = DATASETS.get(name)
     seeds = tuple(sorted({int(seed) for seed in runs["seed"]}))
     present = [str(method) for method in dict.fromkeys(runs["method"])]
     order = [*(m for m in METHODS if m in present), *sorted(set(present) - set(METHODS))]
-    unnamed = tuple(f"group {a}" for a in _groups(runs))
+    unnamed = tuple(own) if own is not None else tuple(f"group {a}" for a in _groups(runs))
     groups = known.group_names if known is not None else CELEBA_GROUPS.get(name, unnamed)
     return TaskResults(
         name=name,

@@ -17,8 +17,9 @@ import torch
 from joblib import Parallel, delayed
 
 from apod.bench.arm import RunName
+from apod.bench.fairlearn_arms import FAIRLEARN, load_fairlearn
 from apod.bench.methods import PAPER, Method, resolve
-from apod.bench.sources import Progress, Source, load_source
+from apod.bench.sources import OwnTable, Progress, Source, load_source
 from apod.bench.store import Part, ResultStore
 from apod.bench.unit import UnitData, failed_part, identity, run_arm, run_key
 from apod.data import Dataset
@@ -45,12 +46,19 @@ class BenchPlan:
     data_dir: Path | None = None
     retry_failed: bool = False
     skip_bad: bool = False  # leave out pictures that do not decode or have no attributes
+    own: OwnTable | None = None  # the user's table, one of the datasets by its name
 
     def __post_init__(self) -> None:
         if not (self.datasets and self.methods and self.seeds):
             raise InputError("Nothing to compare: name at least one dataset, one method and one seed.")
         if self.strengths is not None and not (self.strengths and all(0 < s < float("inf") for s in self.strengths)):
             raise InputError(f"Strengths must be positive numbers, got {list(self.strengths)}.")
+
+    def source(self, name: str) -> Source:
+        """The task of this name."""
+        if self.own is not None and name == self.own.name:
+            return self.own.source()
+        return load_source(name, self.data_dir, self.skip_bad)
 
     def runs(self) -> list[RunName]:
         """Every (method, value) of one unit."""
@@ -85,13 +93,17 @@ def run_bench(
     them; all its machines must see the folder.
     """
     processes = jobs or os.cpu_count() or 1
-    # all names, files and budgets are checked before any work begins or anything is written
-    sources = {name: load_source(name, plan.data_dir, plan.skip_bad) for name in dict.fromkeys(plan.datasets)}
+    # all names, packages, files and budgets are checked before any work begins or anything is written
+    if FAIRLEARN.intersection(method.trainer for method in plan.methods):
+        load_fairlearn("reductions")
+    sources = {name: plan.source(name) for name in dict.fromkeys(plan.datasets)}
     for source in sources.values():
         for text in source.dataset.notes:
             note(f"{source.dataset.name}: {text}")
         _check(source, plan.seeds)
     store = ResultStore(folder).open()
+    if plan.own is not None:
+        store.name_groups(plan.own.name, sources[plan.own.name].dataset.group_names)
     done = store.finished(plan.retry_failed)
     # the tasks of a seed may share a body: side by side, one would wait for the other to train it
     units = dict.fromkeys((name, seed) for name in plan.datasets for seed in plan.seeds)
@@ -138,7 +150,7 @@ def run_unit(
     if bench is not None and current_process().name.startswith("LokyProcess"):
         _end_with(bench)
     torch.set_num_threads(1)
-    store, source = ResultStore(folder), load_source(name, plan.data_dir, plan.skip_bad)
+    store, source = ResultStore(folder), plan.source(name)
     training = plan.training(source.dataset)
     fingerprint = source.fingerprint(plan.settings)
     missing = plan.missing(source, seed, store.finished(plan.retry_failed))

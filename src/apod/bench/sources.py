@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -14,8 +14,11 @@ import torch
 from torch import Tensor
 
 from apod.data import DATASETS, Dataset, Split, load_dataset, split_rows
+from apod.data.dataset import UNKNOWN
+from apod.data.files import table_name
+from apod.data.own import FileColumns, load_file
 from apod.data.pictures import CELEBA_GROUPS, load_celeba
-from apod.errors import UnknownName
+from apod.errors import InputError, UnknownName
 from apod.files import digest, replacing
 from apod.method.prepare import prepare
 from apod.method.settings import Settings
@@ -61,8 +64,8 @@ class TableSource:
         return _digest(self.dataset, repr(body).encode(), features)
 
     def split(self, seed: int) -> Split:
-        """By seed and dataset name."""
-        return split_rows(self.dataset.name, len(self.dataset), self.dataset.task.split, seed)
+        """By seed and dataset."""
+        return split_rows(self.dataset.key, len(self.dataset), self.dataset.task.split, seed)
 
     def embeddings(self, settings: Settings, seed: int, folder: Path, progress: Progress) -> Tensor:
         """The body is trained once per seed; its embeddings are kept in the folder."""
@@ -74,6 +77,42 @@ class TableSource:
         with replacing(kept) as file:
             np.save(file, embeddings.numpy(), allow_pickle=False)
         return embeddings
+
+
+@dataclass(frozen=True)
+class OwnTable:
+    """A user's own table as a task: where it is, what its columns are, how many answers a method may ask for."""
+
+    path: Path
+    columns: FileColumns
+    budget: int | float | None = None
+
+    @property
+    def name(self) -> str:
+        """What it is called in the results, where no other task is called so."""
+        name = table_name(self.path)
+        return f"own-{name}" if name in DATASETS or name in CELEBA_GROUPS else name
+
+    def source(self) -> TableSource:
+        """The rows whose group is on record: methods that know everybody's group, and the measures, need it."""
+        if self.columns.sensitive is None:
+            raise InputError("A comparison needs recorded groups: name their column (--sensitive).")
+        found = load_file(self.path, self.columns)
+        task = found.task if self.budget is None else replace(found.task, budget=self.budget)
+        known = np.flatnonzero(found.groups != UNKNOWN)
+        left_out = len(found) - len(known)
+        notes = (f"{left_out} rows without a recorded group are left out.",) if left_out else ()
+        dataset = replace(
+            found,
+            name=self.name,
+            task=task,
+            features=found.features.iloc[known].reset_index(drop=True),
+            labels=found.labels[known],
+            groups=found.groups[known],
+            rows=found.rows[known],
+            notes=(*found.notes, *notes),
+        )
+        return TableSource(dataset)
 
 
 class PictureSource:

@@ -2,6 +2,7 @@
 
 results/bench.json            which version of this format, and of the numbers, wrote the folder
 results/parts/<key>/          runs.parquet, rounds.parquet, answers.parquet of one arm of one unit
+results/groups.json           names of the groups of users' own tables
 results/runs.parquet ...      all parts together, written when a bench ends
 """
 
@@ -28,6 +29,7 @@ NUMBERS = 3
 """Raised whenever the same run gives other numbers than before, be it in the last bits: a results folder does not mix
 them. Folders that name none have 2."""
 TABLES = ("runs", "rounds", "answers")
+GROUP_NAMES = "groups.json"
 
 _ABANDONED_SECONDS = 60
 
@@ -97,6 +99,12 @@ class ResultStore:
                 "--out, so that the two are not mixed."
             )
 
+    def name_groups(self, dataset: str, names: Sequence[str]) -> None:
+        """Note the groups of a user's own table, for whoever reads the results."""
+        known = read_group_names(self.folder)
+        with replacing(self.folder / GROUP_NAMES) as file:
+            file.write(json.dumps({**known, dataset: list(names)}).encode())
+
     def finished(self, retry_failed: bool = False) -> set[str]:
         """Keys of all runs on record; with `retry_failed`, failed ones count as missing."""
         runs = self.read("runs")
@@ -156,6 +164,15 @@ class ResultStore:
         for table in TABLES:
             with replacing(self.folder / f"{table}.parquet") as file:
                 self.read(table).to_parquet(file, index=False)
+
+
+def read_group_names(folder: Path) -> dict[str, list[str]]:
+    """The groups of users' own tables, by dataset."""
+    try:
+        found: dict[str, list[str]] = json.loads((folder / GROUP_NAMES).read_text())
+    except (OSError, ValueError):  # none noted, or damaged: they are numbers then
+        return {}
+    return found
 
 
 def _read(file: Path) -> pd.DataFrame:

@@ -6,10 +6,11 @@ beside it. `Campaign` has one method per command; `docs/campaign.md` tells the l
 
 from apod.campaign.answering import ImportReport, Receipt
 from apod.campaign.audit import LogCheck
-from apod.campaign.campaign import DEFAULT_ANNOTATOR, Campaign, CampaignInfo, campaigns
+from apod.campaign.campaign import DEFAULT_ANNOTATOR, Campaign
 from apod.campaign.engine import Engine, EngineFactory, GroupAnswer, Model, ModelState
 from apod.campaign.erasing import Erasure
 from apod.campaign.label_studio import labelling_config
+from apod.campaign.listing import CampaignInfo, campaigns
 from apod.campaign.materials import Materials
 from apod.campaign.question import Question, Turn
 from apod.campaign.settings import KINDS, CampaignSettings

@@ -54,15 +54,21 @@ class RefitNews:
 
 
 def measured(
-    materials: Materials, engine: Engine, model: Model, collected: Collected, answers: Sequence[GroupAnswer]
+    materials: Materials,
+    engine: Engine,
+    model: Model,
+    collected: Collected,
+    answers: Sequence[GroupAnswer],
+    chosen: float | None = None,
 ) -> Measured:
-    """What the engine says of the model, and what the audit answers do."""
+    """What the engine says of the model, and what the audit answers do, at the strength that the owner chose."""
     if not isinstance(engine, Measuring):
         return Measured()
     try:
         found = dict(engine.measure(model, answers))
         expected_by(found)  # an engine of one's own may have it wrong: found out here, where nothing is at stake
-        return Measured({**found, "audit": _audited(materials, engine, model, collected)})
+        own = (found.get("operating") or {}).get("strength") if chosen is None else chosen
+        return Measured({**found, "audit": _audited(materials, engine, model, collected, own)})
     except Exception as error:  # noqa: BLE001 a model that cannot be measured can still ask
         log.warning("the model could not be measured (%s)", type(error).__name__)
         return Measured(failure=type(error).__name__)
@@ -73,14 +79,16 @@ def expected_by(outcome: Mapping[str, Any] | None) -> list[ExpectedGap]:
     return [ExpectedGap.from_dict(entry) for entry in (outcome or {}).get("outlook") or ()]
 
 
-def _audited(materials: Materials, engine: Engine, model: Model, collected: Collected) -> dict[str, Any] | None:
-    """What the audit answers say of the base model on the people held out; None without any."""
+def _audited(
+    materials: Materials, engine: Engine, model: Model, collected: Collected, strength: float | None
+) -> dict[str, Any] | None:
+    """What the audit answers say of the base model on the people held out, and of its correction at this strength."""
     from apod.campaign.auditing import audit_campaign, gaps_of
 
     if not isinstance(engine, Auditable):
         return None
-    found = audit_campaign(materials, engine, model, collected)
-    return None if found is None else gaps_of(found, materials, collected)
+    found = audit_campaign(materials, engine, model, collected, strength=strength)
+    return None if found is None else gaps_of(found, materials, collected) | {"strength": strength}
 
 
 def write_outcome(

@@ -1,4 +1,4 @@
-"""The package's own engine for campaigns: the very rounds of Algorithm 1, behind the `Engine` protocol.
+"""The engine of campaigns that train heads on a body: the very rounds of Algorithm 1, behind the `Engine` protocol.
 
 The body is pre-trained on the pool, the rows not held out for an audit; all rows are embedded once and kept with the
 campaign. Inside, rows are numbered within the pool. A canonical fit replays the rounds answer by answer, as `apod run`
@@ -8,26 +8,27 @@ replays a few. Choosing among heads is left to the classifier, which keeps a val
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 import torch
 
 from apod.campaign.engine import GroupAnswer, ModelState
 from apod.campaign.materials import PLANE, Materials
 from apod.campaign.measuring import measure, outlook, plane
 from apod.campaign.outlook import people_left
+from apod.campaign.pool_rows import one_by_one, part, pool_rows, proposal
+from apod.campaign.settings import settings_of
 from apod.campaign.state import Proposal
 from apod.data.blocks import encode_numbers, fit_numbers, is_large, mapped_tensor, take_rows
 from apod.data.dataset import IntArray
 from apod.data.encode import TableEncoder
-from apod.errors import CheckpointError, InputError
+from apod.errors import CheckpointError
 from apod.fairness.notions import NOTIONS, Notion
 from apod.maxmin import SharedCoverage
 from apod.method.algorithm1 import Mitigation, Plan
@@ -35,8 +36,7 @@ from apod.method.pod import Training, pretrain_head
 from apod.method.pool import Answers, Pool
 from apod.method.prepare import table_body
 from apod.method.proxy import inputs_for
-from apod.method.selection import Choice, first_answers_done, first_choices, named_reason
-from apod.method.settings import SHARED, Settings, settings_from
+from apod.method.selection import Choice, first_answers_done, first_choices
 
 MOST_ROUNDS = 100  # of a canonical fit: with thousands of answers a round for each would take hours
 HASTY_ROUNDS = 8
@@ -62,13 +62,12 @@ class MitigationEngine:
     def __init__(self, materials: Materials) -> None:
         self._materials = materials
         self._names = materials.settings.groups
-        self._label_names = materials.settings.label_names
         self.settings = settings_of(materials.settings.engine)
         seed, name = materials.settings.seed, materials.settings.name
-        self._held_out, self._rows = materials.held_out(), materials.training_rows()
-        labels = materials.labels()[self._rows]
+        self._rows = pool_rows(materials)
+        labels = materials.labels()[self._rows.training]
         parts = self._embed(materials, labels, seed, name)
-        self._reserved = torch.tensor(parts["held_out"]) if len(self._held_out) else None
+        self._reserved = torch.tensor(parts["held_out"]) if len(self._rows.held_out) else None
         self._reserved_inputs = torch.tensor(parts["held_out_inputs"]) if "held_out_inputs" in parts else None
         embeddings = _in_memory(parts["embeddings"])
         # a campaign of an earlier version has no inputs: its f_a goes on with the embeddings
@@ -105,9 +104,9 @@ class MitigationEngine:
             given = materials.features()
             if self.settings.body == "precomputed" and isinstance(given, np.ndarray) and is_large(len(given)):
                 matrix = np.asarray(given)
-                seen = take_rows(matrix, self._rows) if len(self._held_out) else matrix
+                seen = take_rows(matrix, self._rows.training) if len(self._rows.held_out) else matrix
                 return self._parts("embeddings", "held_out", encode_numbers(fit_numbers(seen), matrix))
-            train = given.iloc[self._rows] if isinstance(given, pd.DataFrame) else given[self._rows]
+            train = part(given, self._rows.training)
             encoder = TableEncoder(gaps=self.settings.body != "precomputed").fit(train)
             body = table_body(encoder.transform(train), encoder, labels, self.settings, WIDTH, seed, name)
             encoded, groups = encoder.transform(given), len(self._names)
@@ -118,9 +117,9 @@ class MitigationEngine:
         return materials.remember("embedding", compute)
 
     def _parts(self, pool: str, held_out: str, matrix: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:
-        if not len(self._held_out):
+        if not len(self._rows.held_out):
             return {pool: matrix}
-        return {pool: matrix[self._rows], held_out: matrix[self._held_out]}
+        return {pool: matrix[self._rows.training], held_out: matrix[self._rows.held_out]}
 
     def fit(self, answers: Sequence[GroupAnswer], start: CampaignModel | None) -> CampaignModel | None:
         """Replay the rounds from the pre-trained head, or add one round to `start`; None while groups are unseen."""
@@ -160,14 +159,14 @@ class MitigationEngine:
     ) -> list[Proposal]:
         """The selector's choices by the model; without one, random people balanced by label."""
         if model is None:
-            barred = set(self._inside(unavailable))
+            barred = set(self._rows.inside(unavailable))
             choices = (choice for choice in first_choices(self.pool) if choice.row not in barred)
             return [self._proposal(choice) for choice in islice(choices, k)]
         engine, told = self._restored(model), self._answers(answers)
         engine.answers[0] = told
         with self._distances.to(dict.fromkeys(told.rows)) as engine.coverage[0]:
-            chosen = [question.choice for question in engine.ask(k, self._inside(unavailable))]
-        return [self._proposal(choice) for choice in _one_by_one(chosen)]
+            chosen = [question.choice for question in engine.ask(k, self._rows.inside(unavailable))]
+        return [self._proposal(choice) for choice in one_by_one(chosen)]
 
     def decisions(self, model: CampaignModel | None, rows: IntArray) -> dict[str, IntArray]:
         """Of held-out people: before, by the head without a penalty."""
@@ -184,17 +183,9 @@ class MitigationEngine:
         return np.asarray(guessed.numpy(), dtype=np.float64)
 
     def _of_held_out(self, matrix: torch.Tensor | None, rows: IntArray) -> torch.Tensor:
-        if matrix is None or not np.isin(rows, self._held_out).all():
-            raise InputError("Only people held out for the audit can be audited: create the campaign with audit_share.")
-        return matrix[np.searchsorted(self._held_out, rows)]
-
-    def _inside(self, rows: AbstractSet[int] | Sequence[int]) -> list[int]:
-        """Numbers within the pool of those rows that are in it."""
-        given = np.fromiter(rows, dtype=np.int64, count=len(rows))
-        if not len(self._held_out):
-            return sorted(given.tolist())
-        given = np.setdiff1d(given, self._held_out)
-        return sorted(np.searchsorted(self._rows, given).tolist())
+        places = self._rows.among_held_out(rows)
+        assert matrix is not None
+        return matrix[places]
 
     def measure(self, model: CampaignModel, answers: Sequence[GroupAnswer]) -> dict[str, Any]:
         """What the model's heads achieve; the map of the pool is made along with the first."""
@@ -214,28 +205,16 @@ class MitigationEngine:
 
     def _everybody(self) -> npt.NDArray[np.float32]:
         """Embeddings of all rows of the campaign, those held out included, in its own order."""
-        pool: npt.NDArray[np.float32] = self.pool.embeddings.numpy()
-        if self._reserved is None:
-            return pool
-        everybody = np.empty((len(pool) + len(self._held_out), pool.shape[1]), dtype=pool.dtype)
-        everybody[self._rows], everybody[self._held_out] = pool, self._reserved.numpy()
-        return everybody
+        return self._rows.everybody(
+            self.pool.embeddings.numpy(), None if self._reserved is None else self._reserved.numpy()
+        )
 
     def _proposal(self, choice: Choice) -> Proposal:
-        reason = named_reason(choice.reason, self._names, self._label_names)
-        drawn = choice.probability if choice.probability < 1 else None  # 1 = a rule chose, nothing was drawn
-        return Proposal(int(self._rows[choice.row]), reason, "training", drawn)
+        return proposal(self._materials, self._rows, choice)
 
     def _answers(self, answers: Sequence[GroupAnswer]) -> Answers:
-        if len(self._held_out):  # an answer from elsewhere may be about somebody held out: it must not teach
-            barred = set(self._held_out.tolist())
-            answers = [answer for answer in answers if answer.row not in barred]
-        rows = np.array([answer.row for answer in answers], dtype=np.int64)
-        return Answers(
-            tuple(np.searchsorted(self._rows, rows).tolist()),
-            tuple(answer.group for answer in answers),
-            tuple(answer.weight for answer in answers),
-        )
+        rows, told = self._rows.learnable(answers)
+        return Answers(tuple(rows), tuple(answer.group for answer in told), tuple(answer.weight for answer in told))
 
     def _enough(self, told: Answers, budget: int) -> bool:
         """Whether there is something to fit: random answers are done, and one group at least was named."""
@@ -262,38 +241,6 @@ class MitigationEngine:
 def _in_memory(stored: npt.NDArray[Any]) -> torch.Tensor:
     """A copy of a remembered matrix; of a large one a tensor over the mapped file."""
     return mapped_tensor(stored) if is_large(len(stored)) else torch.tensor(stored)
-
-
-def settings_of(options: Mapping[str, Any]) -> Settings:
-    """The engine's options (preset, selector, strengths, ...) as settings with one trajectory."""
-    if "least_gain" in options:
-        raise InputError("The least gain is the campaign's own setting: least_gain=, not an option of its engine.")
-    return settings_from(options, trajectories=SHARED)
-
-
-def build_engine(materials: Materials) -> MitigationEngine:
-    """What a campaign uses unless told otherwise."""
-    return MitigationEngine(materials)
-
-
-def _one_by_one(choices: Sequence[Choice]) -> list[Choice]:
-    """Choices of one batch with the probability of each single draw instead of that to be anywhere in the batch.
-
-    A campaign asks them in order and may refit after any: k of n people drawn together, in random order, are draws with
-    probability 1/n, 1/(n - 1), ...
-    """
-    piles: dict[tuple[object, ...], list[int]] = {}
-    for place, choice in enumerate(choices):
-        pile = tuple(choice.reason.get(name) for name in ("rule", "group", "label"))
-        piles.setdefault(pile, []).append(place)
-    found = list(choices)
-    for places in piles.values():
-        for before, place in enumerate(places):
-            choice = choices[place]
-            if choice.probability < 1:
-                people = round(len(places) / choice.probability)
-                found[place] = replace(choice, probability=1 / (people - before))
-    return found
 
 
 def _up_to(told: Answers, rows: Sequence[int]) -> Answers:

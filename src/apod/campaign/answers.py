@@ -21,12 +21,15 @@ from apod.campaign.state import GOLD, GROUP, State
 Inputs = tuple[tuple[int, int], ...]
 """Which answers a model was fitted on: pairs of an answer's event and the event of its present value."""
 
+HANDED_IN = ""
+"""In place of the annotator, where a group was handed in with the table."""
+
 _NEGLIGIBLE = 1e-9
 
 
 @dataclass(frozen=True)
 class Known:
-    """A counted answer that names a group, stands, and is not erased."""
+    """A counted answer that names a group, stands, and is not erased; or a group that was handed in."""
 
     row: int
     annotator: str
@@ -39,7 +42,7 @@ class Known:
 
 @dataclass(frozen=True)
 class Collected:
-    """All answers of a campaign that can be used, in the order of their questions, and its gold rows."""
+    """All answers of a campaign that can be used, and its gold rows: first those handed in, then by their questions."""
 
     known: tuple[Known, ...]
     gold: Mapping[int, int] = field(repr=False)  # row -> group
@@ -105,7 +108,7 @@ def checked_answers(connection: Connection, campaign: int, state: State) -> dict
     rows = connection.execute(query.where(sealed.c.campaign == campaign)).all()
     found = {row.seq: json.loads(row.value) for row in rows if commit(bytes(row.salt), row.value) == row.commitment}
     wanted = {given.values[-1] for given in state.current() if given.outcome == GROUP and not given.erased}
-    missing = (wanted | set(state.gold.values())) - set(found)
+    missing = (wanted | set(state.gold.values()) | set(state.known.values())) - set(found)
     if missing:
         raise StoreError(
             f"{len(missing)} answers are not the ones that were given: run `apod log verify` and restore a backup."
@@ -115,7 +118,12 @@ def checked_answers(connection: Connection, campaign: int, state: State) -> dict
 
 def collect(state: State, values: Mapping[int, int]) -> Collected:
     """The usable answers; `values` are the sealed group codes by event."""
-    known = tuple(
+    handed_in = tuple(
+        Known(row, HANDED_IN, values[seq], "records", "audit" if row in state.known_audit else "training", seq, seq)
+        for row, seq in state.known.items()
+        if seq in values
+    )
+    told = tuple(
         Known(
             given.row,
             given.annotator,
@@ -130,4 +138,4 @@ def collect(state: State, values: Mapping[int, int]) -> Collected:
     )
     gold = {row: values[seq] for row, seq in state.gold.items() if seq in values}
     events = tuple(seq for seq in state.gold.values() if seq in values)
-    return Collected(known, gold, events, len(state.settings["groups"]))
+    return Collected(handed_in + told, gold, events, len(state.settings["groups"]))

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from apod.audit import Audit, audit
 from apod.audit.estimate import ENOUGH
 from apod.campaign.answers import Collected
-from apod.campaign.engine import Auditable, Engine, Model
+from apod.campaign.engine import Auditable, Correcting, Engine, Model
 from apod.campaign.materials import Materials
 from apod.campaign.reserve import audit_order, planned
 from apod.data.dataset import IntArray
@@ -36,22 +36,27 @@ def audit_campaign(
     model: Model | None,
     collected: Collected,
     classifier: APODClassifier | None = None,
+    strength: float | None = None,
 ) -> Audit | None:
     """What the audit answers say of decisions about the people held out; None while there are none.
 
     Decisions are those of the latest base model ("before"); or of a fitted classifier at strength 0 ("before") and at
-    its own, where that is another ("after"). Proxies are f_a's, which has never seen an audit answer.
+    its own, where that is another ("after"). Where the model is what the classifier will be, they are its own, at this
+    strength. Proxies are f_a's, which has never seen an audit answer.
     """
     rows = materials.held_out()
+    known = np.isin(rows, materials.known())
     answered = [answer for answer in collected.weigh("audit") if np.isin(answer.row, rows)]
-    if not answered:
+    if not np.isin([answer.row for answer in answered], rows[~known]).any():
         return None
     if not isinstance(engine, Auditable):
         raise InputError(NOT_AUDITABLE)
     answers = np.zeros((len(rows), len(materials.settings.groups)))
     for answer in answered:
         answers[np.searchsorted(rows, answer.row), answer.group] += answer.weight
-    if classifier is None:
+    if isinstance(engine, Correcting):
+        decisions = engine.decisions_at(model, rows, strength if classifier is None else classifier.selected_strength_)
+    elif classifier is None:
         decisions = {"before": engine.decisions(model, rows)["before"]}
     else:
         decisions = _decisions(materials, classifier, rows)
@@ -60,7 +65,7 @@ def audit_campaign(
         decisions,
         answers,
         materials.settings.groups,
-        probability=_probability(materials, engine, rows, answers.sum(axis=1) > 0),
+        probability=_probability(materials, engine, rows, (answers.sum(axis=1) > 0) & ~known),
         proxies=engine.proxies(model, rows),
         notion=getattr(engine, "notion", EQUALIZED_ODDS),  # an engine of one's own need not have one
         seed=materials.settings.seed,
@@ -127,7 +132,7 @@ def _probability(
     """Of everybody who answered: the share of their cell that did. However far the campaign is, within a cell those
     asked about so far are a random sample."""
     ordered, cells = audit_order(materials, engine)
-    cell = np.empty(len(rows), dtype=np.int64)
+    cell = np.zeros(len(rows), dtype=np.int64)  # of those who may be asked about
     cell[np.searchsorted(rows, ordered)] = cells
     share = np.bincount(cell[answered], minlength=int(cells.max()) + 1) / np.maximum(np.bincount(cells), 1)
     return np.where(answered, share[cell], np.nan)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,21 +16,24 @@ from apod.campaign import answering, asking, audit, schema, transfer
 from apod.campaign.answering import ImportReport, Receipt
 from apod.campaign.answers import collect
 from apod.campaign.audit import LogCheck
-from apod.campaign.create import Pool, check_options, create, table_pool
+from apod.campaign.create import Pool, array_pool, create, table_pool
 from apod.campaign.engine import EngineFactory, GroupAnswer, Model
 from apod.campaign.erasing import Erasure, erase
 from apod.campaign.errors import CampaignError, NotFound
 from apod.campaign.exchange import format_of
 from apod.campaign.handing import Handing
-from apod.campaign.journal import Desk, Journal, read_answers
+from apod.campaign.journal import Desk, read_answers
+from apod.campaign.model_options import own_options
+from apod.campaign.operating_point import fit_and_note, forget_noted
 from apod.campaign.owning import Owning
 from apod.campaign.question import Question, Turn
 from apod.campaign.session import Refits, clean_key, default_folder
 from apod.campaign.settings import CampaignSettings, clean_name, composed
-from apod.campaign.status import AnnotatorReport, Status, annotators_of, status_of
+from apod.campaign.status import AnnotatorReport, Status, annotators_of, mitigated, status_of
 from apod.campaign.store import Store
 from apod.campaign.transfer import ExportReport
 from apod.campaign.upgrade import check_schema
+from apod.data.text_files import RECOGNISED, Dialect
 from apod.errors import BudgetError, InputError
 
 if TYPE_CHECKING:
@@ -38,17 +41,6 @@ if TYPE_CHECKING:
     from apod.classifier import APODClassifier
 
 DEFAULT_ANNOTATOR = "annotator-1"
-
-
-@dataclass(frozen=True)
-class CampaignInfo:
-    """A line of the list of campaigns."""
-
-    name: str
-    answered: int
-    pending: int
-    budget: int
-    finished: bool
 
 
 class Campaign(Handing, Owning):
@@ -70,23 +62,31 @@ class Campaign(Handing, Owning):
         X: Any,
         y: Any,
         *,
-        groups: Sequence[str],
+        groups: Sequence[str] | None = None,
         budget: int,
+        known_groups: Any = None,
         name: str | None = None,
         display: pd.DataFrame | None = None,
         ids: Sequence[str] | None = None,
         show: Sequence[str] | None = None,
         positive: object = None,
         gold: Mapping[int, str] | None = None,
+        score: Any = None,
         files: str | os.PathLike[str] | None = None,
         engine: EngineFactory | None = None,
         engine_options: Mapping[str, Any] | None = None,
         refit: Refits = "thread",
         **settings: Any,
     ) -> Campaign:
-        """A new campaign over rows X with labels y. Further settings are those of `CampaignSettings`."""
-        pool = Pool(X, y, display, ids, show, positive, gold)
-        return cls._create(url, pool, groups, budget, name, files, engine, engine_options, refit, settings)
+        """A new campaign over rows X with labels y. Further settings are those of `CampaignSettings`.
+
+        `known_groups` (n,) are groups as far as they are on record: answers that cost nothing; who has none (NaN, None)
+        may be asked about. Without `groups`, their names are taken from it. `score`: probabilities by the model to
+        correct, one per row or a column of X; by default a standard model is fitted.
+        """
+        shown: dict[str, Any] = {"display": display, "ids": ids, "show": show, "positive": positive, "gold": gold}
+        pool = array_pool(X, y, groups, known_groups, score, **shown)
+        return cls._create(url, pool, budget, name, files, engine, engine_options, refit, settings)
 
     @classmethod
     def create_from_table(
@@ -95,42 +95,46 @@ class Campaign(Handing, Owning):
         table: str | os.PathLike[str],
         *,
         label: str,
-        groups: Sequence[str],
+        groups: Sequence[str] | None = None,
         budget: int,
         name: str | None = None,
         sensitive: str | None = None,
+        known_groups: str | None = None,
         drop: Sequence[str] = (),
         id_column: str | None = None,
         show: Sequence[str] | None = None,
         positive: str | None = None,
         gold: Mapping[int, str] | None = None,
+        score: str | None = None,
+        dialect: Dialect = RECOGNISED,
         files: str | os.PathLike[str] | None = None,
         engine: EngineFactory | None = None,
         engine_options: Mapping[str, Any] | None = None,
         refit: Refits = "thread",
         **settings: Any,
     ) -> Campaign:
-        """A new campaign over a CSV or Parquet file (or folder) with a label column, or over a .npy matrix.
+        """A new campaign over a table's file (or a folder of Parquet) with a label column, or over a .npy matrix.
 
         For a matrix, `label` is the .npy file of its labels, and its columns are the embedding.
+        `known_groups` names the column of groups that are handed in, `score` that of the model's scores; see `create`.
         """
         from apod.campaign.matrix import embedding_pool, is_embedding
 
         columns: dict[str, Any] = {"sensitive": sensitive, "drop": drop, "id_column": id_column, "show": show}
-        columns |= {"positive": positive, "gold": gold}
+        columns |= {"positive": positive, "gold": gold, "known_groups": known_groups}
         if is_embedding(Path(table), engine_options or {}):
+            if score is not None:
+                raise InputError("Embeddings have no column of scores: pass a table, or Campaign.create(score=...).")
             pool = embedding_pool(Path(table), label, groups, **columns)
-            engine_options = {**(engine_options or {}), "body": "precomputed"}
         else:
-            pool = table_pool(table, label, groups, **columns)
-        return cls._create(url, pool, groups, budget, name, files, engine, engine_options, refit, settings)
+            pool = table_pool(table, label, groups, **columns, score=score, how=dialect)
+        return cls._create(url, pool, budget, name, files, engine, engine_options, refit, settings)
 
     @classmethod
     def _create(
         cls,
         url: str | os.PathLike[str],
         pool: Pool,
-        groups: Sequence[str],
         budget: int,
         name: str | None,
         files: str | os.PathLike[str] | None,
@@ -140,14 +144,16 @@ class Campaign(Handing, Owning):
         settings: Mapping[str, Any],
     ) -> Campaign:
         if engine is None:
-            check_options(options or {}, settings, pool, len(groups))
+            options = own_options(options or {}, settings.get("least_gain", 0.0), pool.shape)
+        elif pool.scores is not None:
+            raise InputError("Scores are for the package's own engine: leave out one of score and engine.")
         store = Store(url)
         folder = Path(files).absolute() if files is not None else default_folder(store)
         if folder is None:
             raise InputError("Matrices live in a folder that all machines can reach: pass files= (or APOD_FILES).")
         chosen = name or (store.path.stem if store.path is not None else "campaign")
         try:
-            wanted = CampaignSettings(chosen, tuple(groups), budget, engine=dict(options or {}), **settings)
+            wanted = CampaignSettings(chosen, pool.groups, budget, engine=dict(options or {}), **settings)
         except TypeError:
             unknown = sorted(set(settings) - set(CampaignSettings.__dataclass_fields__))
             raise InputError(f"There is no setting {', '.join(unknown)}.") from None
@@ -256,9 +262,9 @@ class Campaign(Handing, Owning):
     def status(self) -> Status:
         """Counts that name nobody's group and nobody's accuracy."""
         self._overwriting.retry()
-        number = self.materials.campaign
+        number, model = self.materials.campaign, mitigated(self.materials)
         return self.reader.view(
-            lambda c, state, at: status_of(c, number, state, self.settings, collect(state, read_answers(c, number)), at)
+            lambda c, state, at: status_of(c, self.materials, state, model, collect(state, read_answers(c, number)), at)
         )
 
     def annotators(self) -> list[AnnotatorReport]:
@@ -284,19 +290,19 @@ class Campaign(Handing, Owning):
 
     def classifier(self) -> APODClassifier:
         """The fitted classifier of all training answers; it depends on them and on the operating point chosen alone."""
-        from apod.campaign.operating_point import fit_and_note
-
         return fit_and_note(self)
 
     def audit(self, classifier: APODClassifier | None = None) -> Audit | None:
         """What the audit answers say, with intervals; None while there are none.
 
-        Of the latest base model; or of a fitted classifier, as `classifier()` gives it, before and after mitigation.
+        Of the latest base model and, where that is corrected, its operating point; or of a fitted classifier, as
+        `classifier()` gives it, before and after mitigation.
         """
         from apod.campaign.auditing import audit_campaign
 
         found = self.refitter.snapshot()
-        return audit_campaign(self.materials, self.engine(), self.refitter.load(found), found.collected, classifier)
+        model = self.refitter.load(found)
+        return audit_campaign(self.materials, self.engine(), model, found.collected, classifier, found.strength)
 
     def refit(self) -> bool:
         """Fit what no model knows yet, now; False where there is nothing new or another process is at it."""
@@ -342,10 +348,11 @@ class Campaign(Handing, Owning):
 
         def command(desk: Desk) -> Erasure:
             which = token(desk.state) if token is not None else None
+            forget_noted(self)  # whoever is killed after the commit must not leave it
             return erase(desk, self._models, row=row, token=which, annotator=name)
 
-        done = self.journal.submit(command)
-        done = replace(done, overwritten=self._overwriting.attempt())
+        done = replace(self.journal.submit(command), overwritten=self._overwriting.attempt())
+        forget_noted(self)  # of a classifier that was fitted meanwhile
         self._wake()
         return done
 
@@ -377,22 +384,3 @@ class Campaign(Handing, Owning):
         All files are read: what is shown, what is learnt from, and what was computed from that.
         """
         return audit.verify_all(self.materials, noted)
-
-
-def campaigns(url: str | os.PathLike[str]) -> list[CampaignInfo]:
-    """The campaigns of a database."""
-    store = Store(url)
-    try:
-        check_schema(store)
-        with store.reading() as connection:
-            rows = connection.execute(select(schema.campaigns.c.id, schema.campaigns.c.name).order_by("id")).all()
-        return [
-            Journal(store, row.id).view(
-                lambda c, state, at, name=row.name: CampaignInfo(  # type: ignore[misc]
-                    name, state.standing, state.pending(state.now(at)), state.budget, state.finished
-                )
-            )
-            for row in rows
-        ]
-    finally:
-        store.dispose()

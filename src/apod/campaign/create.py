@@ -15,22 +15,25 @@ from sqlalchemy import func, insert, select
 from sqlalchemy.exc import IntegrityError
 
 from apod.campaign import schema
-from apod.campaign.display import looks_like_person_names, shown_columns, store_display
+from apod.campaign.display import shown_columns, store_display
 from apod.campaign.errors import NotFound, UnknownGroup
 from apod.campaign.events import GENESIS, Sealed, canonical
 from apod.campaign.files import Files, Staged, staged
 from apod.campaign.journal import Journal
 from apod.campaign.materials import store_features
+from apod.campaign.model_options import GivenScores, Shape, scores_from, without_scores
 from apod.campaign.pictures import Pictures
 from apod.campaign.reserve import held_out_rows
 from apod.campaign.settings import CampaignSettings, checked, composed
 from apod.campaign.store import Store
 from apod.campaign.upgrade import check_schema, upgrade
-from apod.data.dataset import IntArray
+from apod.data.columns import looks_like_person_names
+from apod.data.dataset import UNKNOWN, Dataset, IntArray
 from apod.data.encode import check_numbers
 from apod.data.files import read_table
 from apod.data.labels import Labels, binary_labels
-from apod.data.own import FileColumns, load_file, refuse_copies
+from apod.data.own import FileColumns, refuse_copies, require_column, understand
+from apod.data.text_files import RECOGNISED, Dialect
 from apod.errors import InputError
 
 LARGEST = 1e30  # of a large pool's numbers: their squares must be numbers too
@@ -48,6 +51,16 @@ class Pool:
     positive: object = None
     gold: Mapping[int, str] | None = None
     coded: Labels | None = None  # where a file's labels were read already
+    known: Mapping[int, str] | None = None  # row -> group, as handed in: answers that cost nothing
+    groups: tuple[str, ...] = ()  # names, in the order of their keys
+    scores: GivenScores | None = None
+    embedding: bool = False  # whether the features are embeddings, rather than columns of a table
+
+    @property
+    def shape(self) -> Shape:
+        """What of it decides which methods are possible."""
+        columns = np.shape(self.features)[-1]
+        return Shape(len(self.features), columns, len(self.groups), self.embedding, self.scores is not None)
 
 
 def create(store: Store, pool: Pool, settings: CampaignSettings, folder: Path) -> int:
@@ -55,18 +68,29 @@ def create(store: Store, pool: Pool, settings: CampaignSettings, folder: Path) -
     rows = len(pool.features)
     if len(pool.labels) != rows:
         raise InputError(f"X has {rows} rows and y has {len(pool.labels)}: pass one label per row.")
-    settings = checked(settings, rows)
-    gold = _gold(pool.gold or {}, settings, rows)
+    known = {row: group for row, group in (pool.known or {}).items() if row not in (pool.gold or {})}
+    settings = checked(settings, rows - len(known))
+    handed = Handed(
+        _coded(pool.gold or {}, "gold answer", settings, rows), _coded(known, "known group", settings, rows)
+    )
     if store.exists() and _has_schema(store):
         check_schema(store)
         _refuse_taken(store, settings.name)
     with staged(folder) as files:
-        return _write(store, pool, settings, gold, files)
+        return _write(store, pool, settings, handed, files)
 
 
-def _write(store: Store, pool: Pool, settings: CampaignSettings, gold: dict[int, int], files: Staged) -> int:
+@dataclass(frozen=True)
+class Handed:
+    """Group codes by row that a campaign is created with: to check annotators by, and to learn from."""
+
+    gold: dict[int, int]
+    known: dict[int, int]
+
+
+def _write(store: Store, pool: Pool, settings: CampaignSettings, handed: Handed, files: Staged) -> int:
     labels = _labels(pool)
-    held_out = held_out_rows(labels.codes, settings, set(gold))
+    held_out = held_out_rows(labels.codes, settings, handed.gold.keys(), handed.known.keys())
     shown, display = _display(files, pool, settings)
     settings = replace(settings, label_names=labels.names, label_values=labels.values, show=shown)
     manifest = {
@@ -75,23 +99,18 @@ def _write(store: Store, pool: Pool, settings: CampaignSettings, gold: dict[int,
         "features": store_features(files, pool.features, settings.groups),
         "display": display,
     }
-    _check_features(pool.features, held_out, gaps=settings.engine.get("body") != "precomputed")
+    if pool.scores is not None:
+        manifest["scores"] = {"column": pool.scores.column, "file": files.put_array(pool.scores.values)}
+    if pool.embedding:
+        manifest["embedding"] = True
+    embedded = pool.embedding or settings.engine.get("body") == "precomputed"
+    _check_features(pool.features, held_out, gaps=not embedded)
     if len(held_out):
         manifest["held_out"] = files.put_array(held_out)
+    if handed.known:
+        manifest["known"] = files.put_array(np.array(sorted(handed.known), dtype=np.int64))
     upgrade(store)
-    return _insert(store, settings, manifest, files, gold)
-
-
-def check_options(options: Mapping[str, Any], settings: Mapping[str, Any], pool: Pool, groups: int) -> None:
-    """Refuse what the package's own engine could not be built with or do, before anything is written."""
-    from apod.campaign.adapter import settings_of
-    from apod.method.settings import check_posterior_size
-
-    chosen = settings_of(options)
-    if chosen.body == "precomputed" and chosen.proxy == "laplace":
-        check_posterior_size(np.shape(pool.features)[-1], groups)
-    if not chosen.looks_ahead and settings.get("least_gain"):
-        raise InputError("A least gain needs the default preset's proxy and choice of the head: they look ahead.")
+    return _insert(store, settings, manifest, files, handed, set(held_out.tolist()))
 
 
 def _check_features(features: Any, held_out: IntArray, gaps: bool) -> None:
@@ -123,31 +142,41 @@ def _labels(pool: Pool) -> Labels:
 def table_pool(
     table: str | os.PathLike[str],
     label: str,
-    groups: Sequence[str],
+    groups: Sequence[str] | None,
     *,
     sensitive: str | None = None,
+    known_groups: str | None = None,
     drop: Sequence[str] = (),
     id_column: str | None = None,
     show: Sequence[str] | None = None,
     positive: str | None = None,
     gold: Mapping[int, str] | None = None,
+    score: str | None = None,
+    how: Dialect = RECOGNISED,
 ) -> Pool:
-    """The pool of a CSV or Parquet file: features and labels by the rules of the user's own tables.
+    """The pool of a file: features and labels by the rules of the user's own tables.
 
-    Persons' names and ids are no features. A recorded group (`sensitive`) is neither a feature nor shown.
+    Persons' names and ids are no features. A recorded group (`sensitive`, `known_groups`) is neither a feature nor
+    shown; the known ones are handed in. The same goes for the model's scores (`score`).
     """
-    if sensitive is not None and sensitive in (show or ()):
-        raise InputError(f"{sensitive!r} is the recorded group: leave it out of the columns that annotators see.")
+    for recorded in (sensitive, known_groups):
+        if recorded is not None and recorded in (show or ()):
+            raise InputError(f"{recorded!r} is the recorded group: leave it out of the columns that annotators see.")
     path = Path(table)
-    frame = read_table(path).rename(columns=str)
+    frame = read_table(path, how)
     named = [column for column in frame.columns if looks_like_person_names(column, frame[column])]
-    out = dict.fromkeys([*drop, *named, *([sensitive] if sensitive else []), *([id_column] if id_column else [])])
-    out.pop(label, None)
-    said = FileColumns(label=label, group_names=tuple(groups), positive=positive, drop=tuple(out))
-    dataset = load_file(path, said)
+    scores = scores_from(score, frame, show)
+    out = dict.fromkeys([*drop, *named, *(name for name in (sensitive, id_column, score) if name)])
+    for used in (label, known_groups or label):
+        out.pop(used, None)
+    names = None if groups is None else tuple(groups)
+    said = FileColumns(
+        label=label, group_names=names, positive=positive, drop=tuple(out), known=known_groups, dialect=how
+    )
+    dataset = understand(frame, path, said).dataset()
     if sensitive is not None and sensitive in frame:
         refuse_copies(dataset.features, repr(sensitive), pd.factorize(frame[sensitive])[0].astype(np.int64))
-    hidden = [label, *drop, *([sensitive] if sensitive else [])] if show is None else []
+    hidden = [label, *drop, *(name for name in (sensitive, known_groups, score) if name)] if show is None else []
     return Pool(
         features=dataset.features,
         labels=dataset.labels,
@@ -156,7 +185,47 @@ def table_pool(
         ids=frame[id_column].astype(str).tolist() if id_column else None,
         show=show,
         gold=gold,
+        known=known_of(dataset),
+        groups=group_names_of(dataset.group_names),
+        scores=scores,
     )
+
+
+def known_of(dataset: Dataset) -> dict[int, str]:
+    """The groups that a table hands in, by row."""
+    codes = np.full(len(dataset), UNKNOWN) if dataset.known is None else dataset.known
+    return {int(row): dataset.group_names[codes[row]] for row in np.flatnonzero(codes != UNKNOWN)}
+
+
+def group_names_of(names: Sequence[str] | None) -> tuple[str, ...]:
+    """The names of the groups; InputError where there are none."""
+    if not names:
+        raise InputError("Name the groups (--groups female,male), or the column that records them (--known-groups).")
+    return tuple(names)
+
+
+def array_pool(
+    features: Any,
+    labels: Any,
+    groups: Sequence[str] | None,
+    known_groups: Any = None,
+    score: Any = None,
+    display: pd.DataFrame | None = None,
+    **other: Any,
+) -> Pool:
+    """The pool of arrays; `known_groups` (n,) names groups as far as they are known, missing (None, NaN) elsewhere.
+
+    score: probabilities by the model to correct, one per row, or the column of the features that holds them.
+    """
+    cells = pd.Series([] if known_groups is None else list(known_groups), dtype=object)
+    if known_groups is not None and len(cells) != len(features):
+        raise InputError(f"known_groups has {len(cells)} rows and X has {len(features)}: pass one per row.")
+    texts = cells[cells.notna()].astype(str).str.strip()
+    known = {row: group for row, group in zip(texts.index.tolist(), texts, strict=True) if group}
+    names = group_names_of(sorted(set(known.values())) if groups is None else groups)
+    scores = scores_from(score, features, other.get("show"))
+    seen, shown = (without_scores(frame, scores) for frame in (features, display))
+    return Pool(seen, labels, shown, known=known, groups=names, scores=scores, **other)
 
 
 def _display(files: Files, pool: Pool, settings: CampaignSettings) -> tuple[tuple[str, ...], dict[str, Any] | None]:
@@ -176,9 +245,8 @@ def _display(files: Files, pool: Pool, settings: CampaignSettings) -> tuple[tupl
     frame = frame.rename(columns=str)
     labels = {column for column in frame.columns if _is_label(frame[column], pool.labels)}
     shown = shown_columns(frame, pool.show, labels, settings.groups, settings.show_label)
-    if settings.image_column is not None and settings.image_column not in frame.columns:
-        raise InputError(f"There is no column {settings.image_column!r} with paths of pictures in display.")
     if settings.image_column is not None:
+        require_column(settings.image_column, list(frame.columns), "the table to show")
         Pictures(settings.image_root).check(settings.image_column, frame[settings.image_column])
     stored = dict.fromkeys([*shown, *([settings.image_column] if settings.image_column else [])])
     return shown, store_display(files, frame, list(stored), pool.ids)
@@ -193,13 +261,13 @@ def _is_label(values: pd.Series[Any], labels: Any) -> bool:
     return len(pairs) == 2
 
 
-def _gold(gold: Mapping[int, str], settings: CampaignSettings, rows: int) -> dict[int, int]:
+def _coded(given: Mapping[int, str], what: str, settings: CampaignSettings, rows: int) -> dict[int, int]:
     found = {}
-    for row, group in gold.items():
+    for row, group in given.items():
         if not 0 <= int(row) < rows:
-            raise InputError(f"There is no row {row} for a gold question: rows go from 0 to {rows - 1}.")
+            raise InputError(f"There is no row {row} for a {what}: rows go from 0 to {rows - 1}.")
         if composed(str(group)) not in settings.groups:
-            raise UnknownGroup(f"The gold answer for row {row} is none of the campaign's groups.")
+            raise UnknownGroup(f"The {what} for row {row} is none of the campaign's groups.")
         found[int(row)] = settings.groups.index(composed(str(group)))
     return found
 
@@ -224,7 +292,12 @@ def _taken(store: Store, name: str) -> InputError:
 
 
 def _insert(
-    store: Store, settings: CampaignSettings, manifest: dict[str, Any], files: Staged, gold: dict[int, int]
+    store: Store,
+    settings: CampaignSettings,
+    manifest: dict[str, Any],
+    files: Staged,
+    handed: Handed,
+    held_out: set[int],
 ) -> int:
     data, table = settings.to_json(), schema.campaigns
     with store.writing() as connection:
@@ -239,8 +312,10 @@ def _insert(
         desk = Journal(store, campaign).desk(connection)
         body = {"id": uuid.uuid4().hex, "settings": data, "materials": manifest, "computed": "logged"}
         desk.append("created", body)
-        for row, group in gold.items():
+        for row, group in handed.gold.items():
             desk.append("gold", {"row": row}, Sealed(group))
+        for row, group in handed.known.items():
+            desk.append("known", {"row": row, "purpose": "audit" if row in held_out else "training"}, Sealed(group))
         desk.flush()
         files.settle()
     return campaign

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +17,8 @@ import pandas as pd
 from apod.campaign.errors import FileDamaged
 from apod.campaign.files import Files
 from apod.campaign.settings import NAME_LIMIT
+from apod.data.columns import looks_like_person_names
+from apod.data.own import holds_groups, require_column
 from apod.errors import InputError
 
 CELL_LIMIT = 100_000
@@ -25,12 +26,6 @@ CELL_LIMIT = 100_000
 
 _ID = "\x1fid"
 _CHUNK = 50_000
-_NAME_WORDS = {
-    "name", "names", "firstname", "lastname", "fullname", "surname", "forename", "givenname", "familyname",
-    "middlename", "maidenname", "nickname", "vorname", "nachname", "prenom", "nom", "nombre", "apellido", "apellidos",
-}  # fmt: skip
-_NOT_PERSONS = {"company", "product", "school", "country", "city", "street", "file", "job", "column", "brand", "bank"}
-_TWO_NAMES = re.compile(r"^[^\W\d_][\w'’.-]*(,? [^\W\d_][\w'’.-]*){1,3}$")
 
 
 def shown_columns(
@@ -41,9 +36,8 @@ def shown_columns(
     `labels` are the columns that say the label; they can be asked for only where annotators see the label anyway.
     """
     if show is not None:
-        missing = [column for column in show if column not in frame.columns]
-        if missing:
-            raise InputError(f"There is no column {missing[0]!r} to show: use {', '.join(map(str, frame.columns))}.")
+        for column in show:
+            require_column(column, [str(name) for name in frame.columns], "the table to show")
         telling = [column for column in show if column in labels]
         if telling and not show_label:
             raise InputError(
@@ -58,33 +52,6 @@ def shown_columns(
         and not looks_like_person_names(column, frame[column])
         and not holds_groups(frame[column], groups)
     )
-
-
-def looks_like_person_names(column: str, values: pd.Series[Any]) -> bool:
-    """Whether a column seems to name persons, by its title or by what stands in it."""
-    words = set(re.findall(r"[a-z]+", re.sub(r"([a-z])([A-Z])", r"\1 \2", column).lower()))
-    joined = re.sub(r"[^a-z]", "", column.lower())
-    if (words & _NAME_WORDS or joined in _NAME_WORDS) and not words & _NOT_PERSONS:
-        return True
-    if pd.api.types.is_numeric_dtype(values):
-        return False
-    sample = values.dropna().astype(str).head(200)
-    if len(sample) < 5 or sample.nunique() < 0.5 * len(sample):
-        return False
-    named = [bool(_TWO_NAMES.match(text)) and text.split()[0][0].isupper() and _all_capital(text) for text in sample]
-    return sum(named) >= 0.6 * len(sample)
-
-
-def _all_capital(text: str) -> bool:
-    return sum(word[:1].isupper() for word in text.split()) >= 2
-
-
-def holds_groups(values: pd.Series[Any], groups: Sequence[str]) -> bool:
-    """Whether a column of texts holds nothing but group names: the sensitive attribute itself."""
-    if pd.api.types.is_numeric_dtype(values):
-        return False
-    found = {str(value).strip().casefold() for value in values.dropna().unique()}
-    return bool(found) and found <= {group.casefold() for group in groups}
 
 
 def store_display(

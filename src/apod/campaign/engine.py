@@ -110,6 +110,18 @@ class Auditable(Protocol):
         ...
 
 
+@runtime_checkable
+class Correcting(Protocol):
+    """An engine whose latest model is what the campaign's classifier will be, at whatever strength.
+
+    Its measurements name the operating point: "operating", a strength and why it is that one.
+    """
+
+    def decisions_at(self, model: Any, rows: npt.NDArray[Any], strength: float | None) -> dict[str, npt.NDArray[Any]]:
+        """0/1 for these rows: "before", and "after" where the strength (None: the model's own) changes anything."""
+        ...
+
+
 EngineFactory = Callable[["Materials"], Engine]
 
 

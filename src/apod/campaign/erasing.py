@@ -82,11 +82,13 @@ def erase(desk: Desk, models: Files, *, row: int | None, token: int | None, anno
     sweep(desk, models)
     hit = [given for given in state.answers.values() if _meant(given, row, token, annotator) and not given.erased]
     gold = [row] if row is not None and row in state.gold else []
-    if not hit and not gold:
+    known = [row] if row is not None and row in state.known else []
+    if not hit and not gold and not known:
         raise NotFound("There is no answer of that kind to erase.")
     values = [seq for given in hit for seq in given.values] + [state.gold[item] for item in gold]
+    values += [state.known[item] for item in known]
     spoiled = {model for model, seq in state.models.items() if seq > min(values)}
-    reasons = _reasons(state, spoiled, {given.row for given in hit} | set(gold) if row is not None else set())
+    reasons = _reasons(state, spoiled, {given.row for given in hit} | {*gold, *known} if row is not None else set())
     _delete(desk, schema.answers, values)
     _delete(desk, schema.reasons, reasons)
     _delete_models(desk, spoiled)
@@ -94,12 +96,13 @@ def erase(desk: Desk, models: Files, *, row: int | None, token: int | None, anno
     body = {
         "answers": [given.seq for given in hit],
         "gold": gold,
+        "known": known,
         "sealed": sorted({*values, *reasons} - state.erased),
         "models": sorted(spoiled),
     }
     note_due(desk, desk.append("erased", body))
     desk.publish([], None)  # proposals of a spoiled model go too
-    return Erasure(len(hit) + len(gold), len(spoiled))
+    return Erasure(len(hit) + len(gold) + len(known), len(spoiled))
 
 
 def sweep(desk: Desk, models: Files) -> None:

@@ -157,7 +157,7 @@ def _expected_gold(state: State) -> int:
 
 def _closed(state: State) -> int:
     """How many rows nobody new is to be asked about."""
-    return len(state.rows) + sum(row not in state.rows for row in {*state.gold, *state.retired})
+    return len(state.rows) + sum(row not in state.rows for row in {*state.gold, *state.known, *state.retired})
 
 
 def phase_of(state: State) -> Phase:

@@ -13,7 +13,7 @@ import pandas as pd
 from sqlalchemy import Connection, select
 
 from apod.campaign import schema
-from apod.campaign.display import check_cells, holds_groups
+from apod.campaign.display import check_cells
 from apod.campaign.errors import FileDamaged
 from apod.campaign.events import canonical
 from apod.campaign.files import Files
@@ -21,10 +21,15 @@ from apod.campaign.journal import Desk, Journal
 from apod.campaign.settings import CampaignSettings
 from apod.campaign.state import State
 from apod.data.dataset import IntArray
+from apod.data.own import holds_groups
 from apod.errors import InputError
 
 PLANE = "plane"
 """Name of the remembered map of the pool: "points" (n, 2), "share" (2,) of the variance."""
+BASE = "model"
+"""Name of the remembered model: "scores" (n,) of the pool, "held_out" of the others, and what it is."""
+FACTS = "facts"
+"""Name of JSON that is remembered beside arrays, as bytes."""
 
 Features = npt.NDArray[Any] | pd.DataFrame
 
@@ -74,9 +79,29 @@ class Materials:
         file = self.manifest.get("held_out")
         return np.empty(0, dtype=np.int64) if file is None else self.files.array(file).astype(np.int64)
 
+    def known(self) -> IntArray:
+        """Rows whose group was handed in at the start, sorted."""
+        file = self.manifest.get("known")
+        return np.empty(0, dtype=np.int64) if file is None else self.files.array(file).astype(np.int64)
+
     def training_rows(self) -> IntArray:
         """All other rows, sorted."""
         return np.delete(np.arange(len(self)), self.held_out())
+
+    def scores(self) -> npt.NDArray[np.float64] | None:
+        """(n,) everybody's score by the model that lives elsewhere; None where the campaign was given no scores."""
+        given = self.manifest.get("scores")
+        return None if given is None else self.files.array(given["file"]).astype(np.float64)
+
+    @property
+    def score_column(self) -> str | None:
+        """What the column of these scores was called; None where they had no name."""
+        column: str | None = (self.manifest.get("scores") or {}).get("column")
+        return column
+
+    def gold(self) -> frozenset[int]:
+        """Rows that check annotators by a known answer: they are neither learnt from nor proposed."""
+        return self.journal.view(lambda connection, state, at: frozenset(state.gold) | state.retired)
 
     def label(self, row: int) -> int:
         """One row's label."""
@@ -94,6 +119,11 @@ class Materials:
         """Arrays that were remembered under a name; None where nobody has computed them yet."""
         found = self._remembered(name)
         return None if found is None else {key: self.files.array(file) for key, file in found.items()}
+
+    def facts(self, name: str) -> dict[str, Any] | None:
+        """What was noted beside arrays that were remembered under a name; None where nobody has computed them yet."""
+        found = self._remembered(name)
+        return None if found is None or FACTS not in found else dict(json.loads(bytes(self.files.array(found[FACTS]))))
 
     def _remembered(self, name: str) -> Mapping[str, str] | None:
         return self.journal.view(lambda connection, state, at: self._computed(connection, state).get(name))
@@ -145,6 +175,8 @@ def _named_files(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
         yield f"the features ({part})", name, ".txt" if part == "columns" else ".npy"
     if manifest.get("held_out") is not None:
         yield "the rows held out for the audit", manifest["held_out"], ".npy"
+    if manifest.get("scores") is not None:
+        yield "the model's scores", manifest["scores"]["file"], ".npy"
     if manifest.get("display") is not None:
         yield "the shown rows", manifest["display"]["rows"], ".jsonl"
         yield "the index of the shown rows", manifest["display"]["index"], ".npy"

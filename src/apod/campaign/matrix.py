@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from apod.campaign.create import Pool
+from apod.campaign.create import Pool, group_names_of, known_of
 from apod.data.embeddings import is_matrix, is_parquet_folder, load_embedded
 from apod.data.labels import Labels
 from apod.data.own import FileColumns
@@ -21,23 +21,33 @@ def is_embedding(path: Path, options: Mapping[str, Any]) -> bool:
 def embedding_pool(
     path: Path,
     label: str,
-    groups: Sequence[str],
+    groups: Sequence[str] | None,
     *,
     sensitive: str | None = None,
+    known_groups: str | None = None,
     drop: Sequence[str] = (),
     id_column: str | None = None,
     show: Sequence[str] | None = None,
     positive: str | None = None,
     gold: Mapping[int, str] | None = None,
 ) -> Pool:
-    """The pool of a matrix (`label`: its .npy file of labels) or a Parquet folder (`label`: a column)."""
+    """The pool of a matrix (`label`, `known_groups`: .npy files beside it) or a Parquet folder (columns of it)."""
     if id_column is not None or show is not None:
         raise InputError("Embeddings have no columns to show and rows go by their number: leave out ids and columns.")
     if is_matrix(path):
         sensitive = None  # a file beside the matrix is no feature anyway
     left_out = tuple(dict.fromkeys([*drop, *([sensitive] if sensitive else [])]))
-    said = FileColumns(label=label, group_names=tuple(groups), positive=positive, drop=left_out)
+    names = None if groups is None else tuple(groups)
+    said = FileColumns(label=label, group_names=names, positive=positive, drop=left_out, known=known_groups)
     dataset = load_embedded(path, said)
     matrix = dataset.features.to_numpy()
     coded = Labels(dataset.labels, dataset.label_names, dataset.label_values)
-    return Pool(features=matrix, labels=dataset.labels, coded=coded, gold=gold)
+    return Pool(
+        features=matrix,
+        labels=dataset.labels,
+        coded=coded,
+        gold=gold,
+        known=known_of(dataset),
+        groups=group_names_of(dataset.group_names),
+        embedding=True,
+    )

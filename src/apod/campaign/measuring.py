@@ -18,8 +18,12 @@ import torch
 from apod.data.blocks import BLOCK, is_large
 from apod.fairness.metrics import soft_group_counts
 from apod.fairness.notions import count_gap
+from apod.jsonable import plain
 from apod.method.algorithm1 import Mitigation
+from apod.method.correction_fit import STRENGTHS, FittedCorrection
+from apod.method.gap_interval import GapEstimate
 from apod.method.outlook import look_ahead
+from apod.method.plan import POWER, confirmation
 from apod.method.pool import write_answers
 from apod.randomness import generator
 
@@ -28,6 +32,11 @@ OUTLOOK_ROWS = 4_000  # of these, evenly spaced, for the look ahead
 NOTE = (
     "Accuracy is counted on the pool that trained the model. The gap is a guess: groups are answers where there are "
     "some and proxies elsewhere."
+)
+DECIMALS = 6
+POSTERIOR_NOTE = (
+    "Accuracy is counted on the pool, out of fold where the model was fitted on it. The gap is what the answers lead "
+    "to expect among as many people; its 95% interval holds every uncertainty about the groups."
 )
 
 Floats = npt.NDArray[np.float64]
@@ -53,6 +62,56 @@ def measure(engine: Mitigation, names: Sequence[str]) -> dict[str, Any]:
         "curve": curve,
         "bound": _bound(engine, names),
     }
+
+
+def measure_correction(fitted: FittedCorrection, seed: int) -> dict[str, Any]:
+    """The outcome of a refit where a model is corrected, as JSON: gaps to expect among as many people as the pool."""
+    population, place, people = fitted.population, fitted.chosen.direction, len(fitted.population)
+    labels, decided = population.people.labels, population.people.decisions
+    positive = labels == 1
+    curve = []
+    for k, (strength, gap) in enumerate(
+        zip([0.0, *STRENGTHS.tolist()], fitted.path_estimates(people, seed), strict=True)
+    ):
+        own = np.where(fitted.band[place] < k, 1 - decided, decided)
+        right = own == labels
+        curve.append(
+            {
+                "strength": strength,
+                "accuracy": right.mean(),
+                "balanced_accuracy": (right[positive].mean() + right[~positive].mean()) / 2,
+                "selected": own.mean(),
+                "changed": (own != decided).mean(),
+                **_expected(gap),
+            }
+        )
+    base, selected = fitted.estimates(people, seed)
+    outcome = {
+        "basis": "posterior",
+        "notion": population.notion.name,
+        "note": POSTERIOR_NOTE,
+        "curve": curve,
+        "bound": None,
+        "estimate": {"base": _expected(base), "selected": _expected(selected)},
+        "operating": {"strength": fitted.strength, "because": fitted.reason},
+        "confirmation": {"confirming_answers": confirmation(fitted).answers, "probability": POWER},
+        "outlook": None,
+        "outlook_covers": True,
+    }
+    return dict(plain(_rounded(outcome)))
+
+
+def _rounded(value: Any) -> Any:
+    """Measured numbers with six decimals: their intervals are far wider, and a dashboard fetches hundreds of them."""
+    if isinstance(value, float | np.floating):
+        return round(float(value), DECIMALS)
+    if isinstance(value, dict):
+        return {name: part if name == "strength" else _rounded(part) for name, part in value.items()}
+    return [_rounded(part) for part in value] if isinstance(value, list) else value
+
+
+def _expected(estimate: GapEstimate) -> dict[str, Any]:
+    return {"gap": estimate.gap, "interval": [estimate.low, estimate.high]}
 
 
 def outlook(engine: Mitigation, people: int) -> list[dict[str, Any]]:

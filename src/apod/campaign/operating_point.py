@@ -1,20 +1,24 @@
 """The operating point: at which strength a campaign's classifier decides, and why; said alike by everything that asks.
 
-The owner chooses it. Where the owner does not, the classifier does when it is fitted, from the answers alone. What it
-chose, and what the audit answers say of it, is noted beside the campaign until other answers come in: so dashboard and
-command line say what the classifier does and the report says.
+The owner chooses it; where the owner does not, the answers do. Where a model is corrected, what the latest refit chose
+is what the classifier does, and was measured with it. Heads are trained anew for the classifier: what it chose, and
+what the audit answers say of it, is noted beside the campaign until other answers come in. So dashboard and command
+line say what the classifier does and the report says.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from apod.campaign.achieved import read_history
 from apod.campaign.auditing import audit_campaign, gaps_of
-from apod.campaign.engine import Auditable
+from apod.campaign.engine import Auditable, Correcting
 from apod.files import write_private
+from apod.method.gap_interval import tells_little
 
 if TYPE_CHECKING:
     from apod.campaign.session import Session
@@ -31,6 +35,10 @@ class OperatingPoint:
     because: str
     by_owner: bool
     audit: dict[str, Any] | None  # None without audit answers, or while no classifier was built from these answers
+    estimate: dict[str, Any] | None = (
+        None  # the gaps to expect, "base" and "selected"; None where none is known to cover
+    )
+    confirmation: dict[str, Any] | None = None  # how many fresh answers would confirm the leading correction
 
     def to_json(self) -> dict[str, Any]:
         """For the dashboard and `apod status --json`."""
@@ -39,36 +47,66 @@ class OperatingPoint:
             "because": self.because,
             "by": "owner" if self.by_owner else "classifier",
             "audit": self.audit,
+            "estimate": self.estimate,
+            "confirmation": self.confirmation,
         }
 
 
 def fit_and_note(campaign: Session) -> APODClassifier:
     """The classifier of the answers at its operating point, which is noted for whoever asks."""
-    from apod.campaign.outcome import fit_classifier
+    from apod.campaign.outcome import correction_classifier, fit_classifier
 
+    corrects = isinstance(campaign.engine(), Correcting)
+    if corrects:
+        campaign.refitter.refit()  # what is handed out is what the dashboard shows
     version = version_of(campaign)
     chosen = version[1]
-    classifier = fit_classifier(campaign, chosen)
+    classifier = (correction_classifier if corrects else fit_classifier)(campaign, chosen)
     if chosen is not None:
         classifier.selected_because_ = BY_OWNER
+    if corrects:
+        return classifier
     audit = _audited(campaign, classifier)
-    if version_of(campaign) == version:  # else the note would be about answers it does not name
-        found: dict[str, Any] = {
-            "version": list(version),
-            "because": classifier.selected_because_,
-        }
-        found |= {"strength": classifier.selected_strength_, "audit": audit}
-        write_private(_file(campaign), json.dumps(found).encode())
+    found: dict[str, Any] = {"version": list(version), "because": classifier.selected_because_}
+    found |= {"strength": classifier.selected_strength_, "audit": audit}
+    write_private(_file(campaign), json.dumps(found).encode())
+    if version_of(campaign) != version:  # an answer that was erased meanwhile must leave nothing behind
+        forget_noted(campaign)
     return classifier
 
 
 def operating_point(campaign: Session, version: tuple[int, float | None]) -> OperatingPoint | None:
     """The operating point of the answers and the owner's choice of this version; None where nobody chose one yet."""
     chosen = version[1]
+    with campaign.store.reading() as connection:
+        latest = read_history(connection, campaign.materials.campaign, 1)
+    if latest and latest[-1].outcome.get("operating") is not None:
+        return _measured_point(latest[-1].outcome, chosen)
     noted = _noted(_file(campaign), list(version))
     if noted is not None:
         return OperatingPoint(noted["strength"], noted["because"], chosen is not None, noted["audit"])
     return None if chosen is None else OperatingPoint(chosen, BY_OWNER, by_owner=True, audit=None)
+
+
+def forget_noted(campaign: Session) -> None:
+    """Delete the note: it was computed from answers that are erased."""
+    _file(campaign).unlink(missing_ok=True)
+
+
+def _measured_point(outcome: Mapping[str, Any], chosen: float | None) -> OperatingPoint:
+    """The operating point of a model that is the classifier's own, as it was measured."""
+    strength = outcome["operating"]["strength"] if chosen is None else chosen
+    because = outcome["operating"]["because"] if chosen is None else BY_OWNER
+    audit = outcome["audit"] if (outcome["audit"] or {}).get("strength") == strength else None
+    gaps = {point["strength"]: _expected(point) for point in outcome["curve"]}
+    estimate = None if strength not in gaps else {"base": gaps[0.0], "selected": gaps[strength]}
+    return OperatingPoint(strength, because, chosen is not None, audit, estimate, outcome["confirmation"])
+
+
+def _expected(point: Mapping[str, Any]) -> dict[str, Any]:
+    low, high = point["interval"]
+    says = low is not None and not tells_little(low, high)
+    return {"gap": point["gap"], "interval": [low, high], "says": says}
 
 
 def version_of(campaign: Session) -> tuple[int, float | None]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-import pandas as pd
+import numpy.typing as npt
 
-from apod.campaign.adapter import HIDDEN, WIDTH, settings_of
+from apod.campaign.adapter import HIDDEN, WIDTH
+from apod.campaign.correction_engine import CorrectionEngine
+from apod.campaign.pool_rows import part
+from apod.campaign.settings import CampaignSettings, settings_of
 from apod.classifier import APODClassifier
+from apod.classifier.assembly import classifier_of
 from apod.classifier.parameters import settings_parameters
 from apod.errors import InputError
 
@@ -31,7 +35,7 @@ def fit_classifier(campaign: Session, strength: float | None = None) -> APODClas
     told = weights[rows][weights[rows].sum(axis=1) > 0]
     if len({int(code) for code in told.argmax(axis=1)}) < 2:
         raise InputError("The answers so far name fewer than two groups: ask further before fitting the classifier.")
-    classes = np.array(rules.label_names if rules.label_values is None else rules.label_values)
+    classes = _labels(rules)
     classifier = APODClassifier(
         **settings_parameters(settings),
         embedding=WIDTH,
@@ -39,9 +43,37 @@ def fit_classifier(campaign: Session, strength: float | None = None) -> APODClas
         positive=classes[1].item(),
         random_state=rules.seed,
     )
-    features = materials.features()
-    train = features.iloc[rows] if isinstance(features, pd.DataFrame) else features[rows]
+    train = part(materials.features(), rows)
     seen = np.flatnonzero(weights[rows].sum(axis=0) > 0)
     names = [rules.groups[code] for code in seen]
     classifier.fit_membership(train, classes[materials.labels()[rows]], weights[rows][:, seen], names)
     return classifier if strength is None else classifier.at(strength)
+
+
+def correction_classifier(campaign: Session, strength: float | None = None) -> APODClassifier:
+    """The corrected model of all training answers, at `strength` or the one they speak for: what the refit found."""
+    materials, found = campaign.materials, campaign.engine()
+    engine = cast("CorrectionEngine", found)
+    mitigation = engine.mitigated(campaign.collected().weigh())
+    if mitigation is None:
+        raise InputError("The answers so far are too few for a correction: ask further before building the classifier.")
+    pool, columns = engine.base.with_model(materials, engine.settings)
+    labels = _labels(materials.settings)
+    ascending = np.unique(labels)
+    return classifier_of(
+        pool,
+        mitigation,
+        engine.settings,
+        name=engine.base.name,
+        columns=columns,
+        classes=ascending,
+        positive=int(np.flatnonzero(ascending == labels[1])[0]),
+        group_names=materials.settings.groups,
+        strength=strength,
+        named=not isinstance(materials.features(), np.ndarray) or materials.scores() is not None,
+    )
+
+
+def _labels(rules: CampaignSettings) -> npt.NDArray[Any]:
+    """(2,) labels as the campaign's table has them, the positive one last."""
+    return np.array(rules.label_names if rules.label_values is None else rules.label_values)

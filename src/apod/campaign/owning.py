@@ -102,6 +102,10 @@ class Owning(Session):
         """What the classifier depends on: the last event that changed what the answers say, and the operating point."""
         return version_of(self)
 
+    def erased_values(self) -> int:
+        """How many values were erased so far: what was computed when there were fewer may rest on one of them."""
+        return self.journal.view(lambda connection, state, at: len(state.erased))
+
     def noted_at(self) -> int:
         """When a classifier was built last, in nanoseconds; -1: never."""
         return noted_at(self)

@@ -50,7 +50,7 @@ class Snapshot:
     """What a refit starts from."""
 
     collected: Collected
-    unavailable: frozenset[int]  # rows asked about before, in hands, or gold
+    unavailable: frozenset[int]  # rows asked about before, in hands, gold, or known
     model: str | None
     file: str | None
     meta: dict[str, Any]
@@ -58,6 +58,7 @@ class Snapshot:
     fitted: frozenset[tuple[int, int]]  # inputs of that model
     stock: Stock
     progress: Progress
+    strength: float | None  # the operating point that the owner chose
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ class Refitter:
         self._tried: tuple[object, float] = (None, 0.0)  # answers that gave no model, and when
         self._settled: object = None  # what was looked through and needed no refit
         self._asked_before = 0  # rows asked about when proposals were last made
-        self._measured: tuple[str | None, Inputs] = (None, ())  # the model, and the audit answers, measured last
+        self._measured: tuple[str | None, Inputs, float | None] = (None, (), None)  # model, audit answers, strength
         self._dry: tuple[int, int] | None = None  # rows asked and proposals waiting when no more could be made
         self._damaged: str | None = None  # a model whose file cannot be read: to be fitted again
         self._one_at_a_time = threading.Lock()
@@ -98,7 +99,9 @@ class Refitter:
     def refit(self) -> bool:
         """Fit the answers that no model knows yet and publish; False where there is nothing to do or another leads."""
         with self._one_at_a_time:
-            looked = self._journal.view(lambda connection, state, at: (state.changed, state.model, self._damaged))
+            looked = self._journal.view(
+                lambda connection, state, at: (state.changed, state.model, state.strength, self._damaged)
+            )
             if looked == self._settled:
                 return False
             found = self.snapshot()
@@ -141,7 +144,7 @@ class Refitter:
             latest = self.snapshot()
             proposals = self._propose(model, latest, answers)
             self._asked_before = latest.stock.asked
-            result = measured(self._materials, self._engine(), model, found.collected, answers)
+            result = measured(self._materials, self._engine(), model, found.collected, answers, found.strength)
         except CheckpointError as error:
             if found.model is not None and found.model != self._damaged:
                 self._damaged = found.model
@@ -156,7 +159,7 @@ class Refitter:
         )
         if published is not None:
             self._loaded = published, model
-            self._measured = published, found.collected.inputs(AUDIT)
+            self._measured = published, found.collected.inputs(AUDIT), found.strength
             self._lead.note_fitted(result.failure)
         return published is not None
 
@@ -169,8 +172,9 @@ class Refitter:
         return engine.fit(answers, start)
 
     def _measure_again(self, found: Snapshot) -> bool:
-        """Measure the latest model again where audit answers came in after its refit; False where another leads."""
-        known = found.model, found.collected.inputs(AUDIT)
+        """Measure the latest model again where audit answers came in after its refit, or the owner chose another
+        operating point; False where another leads."""
+        known = found.model, found.collected.inputs(AUDIT), found.strength
         if found.model is None or not self._materials.settings.audit_share or self._measured == known:
             return True
         with self._lead.held() as fence:
@@ -182,7 +186,8 @@ class Refitter:
                 return True
             if model is None:
                 return True
-            result = measured(self._materials, self._engine(), model, found.collected, found.collected.weigh())
+            answers = found.collected.weigh()
+            result = measured(self._materials, self._engine(), model, found.collected, answers, found.strength)
             self._lead.note_fitted(result.failure)
 
             def replace(desk: Desk) -> None:
@@ -329,7 +334,7 @@ class Refitter:
         row = connection.execute(query).first() if state.model is not None else None
         return Snapshot(
             collected=collect(state, read_answers(connection, campaign)),
-            unavailable=frozenset(state.rows) | frozenset(state.gold) | state.retired,
+            unavailable=frozenset(state.rows) | frozenset(state.gold) | frozenset(state.known) | state.retired,
             model=state.model if row is not None else None,
             file=row.file if row is not None else None,
             content=sealed_hash(connection, campaign, state.models[row.model]) if row is not None else None,
@@ -337,6 +342,7 @@ class Refitter:
             fitted=frozenset((a, b) for a, b in json.loads(row.inputs)) if row is not None else frozenset(),
             stock=self._count(connection, state, at),
             progress=progress(state),
+            strength=state.strength,
         )
 
     def _count(self, connection: Connection, state: State, at: int) -> Stock:

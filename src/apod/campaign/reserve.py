@@ -33,8 +33,16 @@ HELD_OUT = 0.2
 RULE = "audit, random person of a label and decision"
 
 
-def held_out_rows(labels: npt.ArrayLike, settings: CampaignSettings, gold: AbstractSet[int] = frozenset()) -> IntArray:
-    """Rows set aside for the audit: a fifth of each label, drawn at random, gold rows apart; sorted."""
+def held_out_rows(
+    labels: npt.ArrayLike,
+    settings: CampaignSettings,
+    gold: AbstractSet[int] = frozenset(),
+    known: AbstractSet[int] = frozenset(),
+) -> IntArray:
+    """Rows set aside for the audit: a fifth of each label, drawn at random, gold rows apart; sorted.
+
+    People whose group is known are among them like anybody else: they speak for themselves in the audit.
+    """
     if settings.audit_share == 0:
         return np.empty(0, dtype=np.int64)
     codes = np.asarray(labels)
@@ -46,9 +54,12 @@ def held_out_rows(labels: npt.ArrayLike, settings: CampaignSettings, gold: Abstr
         parts.append(rng.permutation(mine)[: round(HELD_OUT * len(mine))])
     rows = np.sort(np.concatenate(parts)).astype(np.int64)
     wanted = planned(settings.audit_share, settings.budget, settings.overlap)
-    if wanted > len(rows) or settings.budget > settings.overlap * (len(codes) - len(rows)):
+    reserved = sum(row in known for row in rows.tolist())
+    left = len(codes) - len(rows) - (len(known) - reserved)
+    if wanted > len(rows) - reserved or settings.budget > settings.overlap * left:
         raise BudgetError(
-            f"{settings.budget} answers with an audit share of {settings.audit_share:g} do not fit {len(codes)} rows, "
+            f"{settings.budget} answers with an audit share of {settings.audit_share:g} do not fit "
+            f"{len(codes) - len(known)} rows to ask about, "
             "a fifth of which is held out: ask for fewer answers or a smaller share."
         )
     return rows
@@ -76,10 +87,10 @@ def progress(state: State) -> Progress:
 
 
 def audit_order(materials: Materials, engine: Engine) -> tuple[IntArray, IntArray]:
-    """All held-out rows in the order the audit asks about them, and the cell of each; drawn once, then kept."""
+    """Held-out rows to ask about, in the order the audit does, and the cell of each; drawn once, then kept."""
 
     def draw() -> dict[str, npt.NDArray[np.int64]]:
-        rows = materials.held_out()
+        rows = np.setdiff1d(materials.held_out(), materials.known())
         cells = materials.labels()[rows] * 2
         if isinstance(engine, Auditable):  # decisions tell cells apart in which rates are measured
             cells = cells + engine.decisions(None, rows)["before"]

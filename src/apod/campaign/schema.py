@@ -24,7 +24,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-HEAD_REVISION = "0003"
+HEAD_REVISION = "0004"
 """The schema this version of the package reads and writes."""
 
 VERSION_TABLE = "apod_version"

@@ -31,7 +31,7 @@ from apod.campaign.materials import Materials
 from apod.campaign.pictures import Pictures
 from apod.campaign.question import Question, parse_id
 from apod.campaign.refit import Background, Refitter
-from apod.campaign.settings import CampaignSettings, check_kind, clean_name, composed
+from apod.campaign.settings import CampaignSettings, check_kind, clean_name, composed, settings_of
 from apod.campaign.state import CANNOT_TELL, DECLINED, GROUP, State
 from apod.campaign.store import Store
 from apod.errors import InputError
@@ -43,8 +43,10 @@ Refits = Literal["thread", "process", "demand"]
 
 
 def default_engine(materials: Materials) -> Engine:
-    """The numerics of this package."""
-    engine: Engine = importlib.import_module("apod.campaign.adapter").build_engine(materials)
+    """The numerics of this package, by the method that the campaign was created with."""
+    corrects = settings_of(materials.settings.engine).corrects
+    module, name = ("correction_engine", "CorrectionEngine") if corrects else ("adapter", "MitigationEngine")
+    engine: Engine = getattr(importlib.import_module(f"apod.campaign.{module}"), name)(materials)
     return engine
 
 

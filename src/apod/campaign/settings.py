@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 from apod.campaign.state import CANNOT_TELL, DECLINED
 from apod.data.dataset import LabelValue, check_group_count
-from apod.errors import BudgetError, InputError
-from apod.method.settings import PRESETS, SETTINGS
+from apod.errors import ApodError, BudgetError, InputError
+from apod.method.settings import SETTINGS, SHARED, Settings, settings_from
 
 Kind = Literal["self_reported", "records", "perceived"]
 KINDS: tuple[Kind, ...] = ("self_reported", "records", "perceived")
@@ -49,15 +49,27 @@ class CampaignSettings:
     engine: Mapping[str, Any] = field(default_factory=dict)  # options for the engine, JSON
 
     @property
+    def method(self) -> Settings | None:
+        """The method that the package's own engine follows; None where the options are another engine's."""
+        if not SETTINGS.keys() | {"preset"} >= self.engine.keys():
+            return None
+        try:
+            return settings_of(self.engine)
+        except ApodError:
+            return None
+
+    @property
     def preset(self) -> str | None:
-        """Which preset the package's own engine follows; None where the options are another engine's."""
-        preset = self.engine.get("preset", "default")
-        return preset if preset in PRESETS and SETTINGS.keys() | {"preset"} >= self.engine.keys() else None
+        """Which preset that is; heads is what `default` meant before a model was corrected."""
+        if self.method is None:
+            return None
+        preset = str(self.engine.get("preset", "default"))
+        return "heads" if preset == "default" and not self.method.corrects else preset
 
     @property
     def selector(self) -> str | None:
         """By which rule the package's own engine chooses whom to ask."""
-        return None if self.preset is None else self.engine.get("selector", PRESETS[self.preset].selector)
+        return None if self.method is None else self.method.selector
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON."""
@@ -81,6 +93,17 @@ class CampaignSettings:
         if not self.guidelines:
             found.append("No guidelines are recorded: annotators decide for themselves what the groups mean.")
         return tuple(found)
+
+
+def settings_of(options: Mapping[str, Any]) -> Settings:
+    """The engine's options (preset, selector, strengths, ...) as settings with one trajectory.
+
+    A campaign keeps the method it was created with: options that name no body come from a version that had nothing but
+    heads.
+    """
+    if "least_gain" in options:
+        raise InputError("The least gain is the campaign's own setting: least_gain=, not an option of its engine.")
+    return settings_from({"body": "contrastive", **options}, trajectories=SHARED)
 
 
 def checked(settings: CampaignSettings, rows: int) -> CampaignSettings:

@@ -114,7 +114,9 @@ class State:
     questions: dict[int, Asked] = field(default_factory=dict)
     rows: dict[int, int] = field(default_factory=dict)  # row -> its question, gold apart
     gold: dict[int, int] = field(default_factory=dict)  # row -> event that holds the known answer
-    retired: set[int] = field(default_factory=set)  # rows that were gold until their known answer was erased
+    known: dict[int, int] = field(default_factory=dict)  # row -> event that holds the group it was handed in with
+    known_audit: set[int] = field(default_factory=set)  # of those, held out for the audit
+    retired: set[int] = field(default_factory=set)  # rows that were gold or known until that answer was erased
     withdrawn: dict[int, str] = field(default_factory=dict)  # row -> why it can be put to nobody
     gold_of: dict[str, dict[int, int]] = field(default_factory=dict)  # annotator -> gold row -> its question
     leases: dict[int, Lease] = field(default_factory=dict)
@@ -164,8 +166,8 @@ class State:
         return self.priced(given) and given.counted and self.questions[given.number].purpose != GOLD
 
     def closed(self, row: int) -> bool:
-        """Whether nobody new is to be asked about the row: it was asked about, or is or was gold."""
-        return row in self.rows or row in self.gold or row in self.retired
+        """Whether nobody new is to be asked about the row: it was asked about, or is or was gold or known."""
+        return row in self.rows or row in self.gold or row in self.known or row in self.retired
 
     def id_of(self, token: int) -> str:
         """The id of a lease: how many questions were put to its annotator up to it, and its token.
@@ -315,6 +317,12 @@ def _gold(state: State, event: Event, body: Mapping[str, Any]) -> None:
     state.gold[body["row"]] = event.seq
 
 
+def _known(state: State, event: Event, body: Mapping[str, Any]) -> None:
+    state.known[body["row"]] = event.seq
+    if body["purpose"] == "audit":
+        state.known_audit.add(body["row"])
+
+
 def _refitted(state: State, event: Event, body: Mapping[str, Any]) -> None:
     state.model, state.model_answers = body["model"], body["answers"]
     state.models[body["model"]] = event.seq
@@ -327,8 +335,9 @@ def _erased(state: State, event: Event, body: Mapping[str, Any]) -> None:
         acts = state.acts.get(state.answers[seq].annotator, [])
         if seq in acts:
             acts.remove(seq)
-    for row in body["gold"]:
+    for row in (*body["gold"], *body.get("known", ())):
         state.gold.pop(row, None)
+        state.known.pop(row, None)
         state.retired.add(row)
     if state.model in body["models"]:
         state.model, state.model_answers = None, 0
@@ -394,7 +403,7 @@ def _settle(state: State, asked: Asked) -> None:
         state.incomplete[asked.number] = None
 
 
-_CHANGES = {"answered", "corrected", "undone", "erased", "gold"}
+_CHANGES = {"answered", "corrected", "undone", "erased", "gold", "known"}
 
 _APPLY = {
     "created": _created,
@@ -406,6 +415,7 @@ _APPLY = {
     "withdrawn": _withdrawn,
     "undone": _undone,
     "gold": _gold,
+    "known": _known,
     "refitted": _refitted,
     "erased": _erased,
     "budget": _budget,

@@ -12,9 +12,9 @@ from sqlalchemy import Connection, select
 
 from apod.campaign import schema
 from apod.campaign.answers import Collected
+from apod.campaign.materials import BASE, Materials
 from apod.campaign.noise import fleiss_kappa, pairwise_kappa
 from apod.campaign.overwriting import count_due
-from apod.campaign.settings import CampaignSettings
 from apod.campaign.state import CANNOT_TELL, DECLINED, GOLD, State
 
 
@@ -39,6 +39,7 @@ class Status:
     erased: int
     erasures_due: int  # whose bytes are still in the database's files, because somebody reads an older state
     gold_answered: int
+    known: int  # groups that were handed in at the start, at no cost
     groups_seen: int  # how many different groups have an answer
     by_kind: Mapping[str, int]
     by_purpose: Mapping[str, int]
@@ -57,6 +58,7 @@ class Status:
     paused_because: str | None  # "least gain" where it paused by itself
     preset: str | None  # of the package's own engine; another one has none
     selector: str | None
+    model: str | None  # what is mitigated, in words; None while no model was fitted, or with another engine
     guidelines: str | None
     legal_basis: str | None
     reminders: tuple[str, ...]
@@ -83,10 +85,20 @@ class AnnotatorReport:
         return asdict(self)
 
 
+def mitigated(materials: Materials) -> str | None:
+    """What a campaign mitigates, in words; None while no model was fitted, or where its engine is another."""
+    method = materials.settings.method
+    if method is None or method.corrects:
+        facts = materials.facts(BASE)
+        return None if facts is None else str(facts["name"])
+    return f"heads on a body ({method.body})"
+
+
 def status_of(
-    connection: Connection, campaign: int, state: State, settings: CampaignSettings, collected: Collected, at: int
+    connection: Connection, materials: Materials, state: State, model: str | None, collected: Collected, at: int
 ) -> Status:
-    """The counts of a state."""
+    """The counts of a state; `model` is what is mitigated."""
+    campaign, settings = materials.campaign, materials.settings
     standing = [given for given in state.current() if not given.erased]
     ordinary = [given for given in standing if state.questions[given.number].purpose != GOLD]
     counted = [given for given in ordinary if given.counted]
@@ -112,6 +124,7 @@ def status_of(
         erased=sum(given.erased for given in state.answers.values()),
         erasures_due=count_due(connection, campaign),
         gold_answered=len(standing) - len(ordinary),
+        known=len(state.known),
         groups_seen=len({item.group for item in collected.known if item.purpose != GOLD}),
         by_kind=dict(Counter(given.kind for given in counted)),
         by_purpose=dict(Counter(state.questions[given.number].purpose for given in counted)),
@@ -130,6 +143,7 @@ def status_of(
         paused_because=state.paused_because,
         preset=settings.preset,
         selector=settings.selector,
+        model=model,
         guidelines=settings.guidelines,
         legal_basis=settings.legal_basis,
         reminders=settings.reminders(),

@@ -285,7 +285,7 @@ def _postgres_engine(target: URL) -> Engine:
             connect_args={"connect_timeout": 10, "application_name": "apod"},
         )
     except ModuleNotFoundError:
-        raise NotFound("PostgreSQL needs its driver: pip install 'apod-fairness[postgres]'.") from None
+        raise NotFound("psycopg (PostgreSQL) is not installed: pip install 'apod-fairness[postgres]'.") from None
 
     @event.listens_for(engine, "connect")
     def _prepare(connection: Any, record: Any) -> None:

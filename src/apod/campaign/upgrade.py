@@ -8,7 +8,7 @@ from sqlalchemy import Connection, inspect, text
 
 from apod.campaign.errors import NotFound, SchemaError
 from apod.campaign.schema import HEAD_REVISION, VERSION_TABLE
-from apod.campaign.store import Store
+from apod.campaign.store import BUSY_SECONDS, Store
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -34,6 +34,9 @@ def upgrade(store: Store) -> str:
             config = migrations()
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
+    if store.dialect == "postgresql" and found not in (None, HEAD_REVISION):
+        with store.at_once(BUSY_SECONDS) as connection:  # samples of answers that an earlier version let it take
+            connection.exec_driver_sql("VACUUM (FULL) pg_statistic")
     return HEAD_REVISION
 
 

@@ -25,7 +25,7 @@ from apod.campaign.materials import PLANE, Materials
 from apod.campaign.operating_point import operating_point
 from apod.campaign.reserve import planned
 from apod.campaign.state import GOLD, Asked, State
-from apod.campaign.status import Status, annotators_of, status_of
+from apod.campaign.status import Status, annotators_of, mitigated, status_of
 from apod.randomness import generator
 
 if TYPE_CHECKING:
@@ -69,10 +69,11 @@ class _Glance:
 def dashboard(session: Session) -> Dashboard:
     """Look at a campaign."""
     materials = session.materials
+    model = mitigated(materials)
 
     def look(connection: Connection, state: State, at: int) -> _Glance:
         collected = collect(state, read_answers(connection, materials.campaign))
-        status = status_of(connection, materials.campaign, state, session.settings, collected, at)
+        status = status_of(connection, materials, state, model, collected, at)
         per_hour, left = _pace(state, at)
         found = {
             "event": state.seq,

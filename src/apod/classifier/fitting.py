@@ -1,26 +1,34 @@
-"""Fitting: the body on the training part, then Algorithm 1's refits on the groups that are known; no questions."""
+"""A fit that trains heads: the body on the training part, then Algorithm 1's refits on the groups that are known."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import torch
+from scipy.special import expit
 
+from apod.classifier.inputs import Rows
+from apod.classifier.parameters import encodes
 from apod.data import UNKNOWN, FairnessMetric, IntArray, TableEncoder, as_frame
 from apod.data.blocks import is_large, take_rows
+from apod.errors import InputError
 from apod.fairness.metrics import METRICS, group_counts
 from apod.heads.bank import HeadBank
 from apod.method.algorithm1 import VANILLA, HeadPlan, Mitigation, Plan, TrajectoryPlan
 from apod.method.choice import BestHeads, RoundHeads, RoundScores
 from apod.method.pod import Training
-from apod.method.pool import Answers, Pool
+from apod.method.pool import Pool
 from apod.method.prepare import table_body
+from apod.method.proxy import inputs_for
+from apod.method.selection import first_choices
 from apod.method.settings import Settings
-from apod.models.module import Body, EmbeddingBody
+from apod.models.module import Body, EmbeddingBody, ModuleBody
 from apod.threads import one_thread
 
 NAME = "classifier"
@@ -35,30 +43,97 @@ FloatArray = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
-    """All rows handed to `fit`, as codes, and the two parts they are cut into."""
+class FittedHeads:
+    """Heads on a body, as they predict the labels of the user."""
 
-    labels: IntArray  # (n,) 0 or 1
-    groups: IntArray  # (n,) codes into group_names, UNKNOWN where not annotated
-    group_names: tuple[str, ...]
-    training: IntArray
-    validation: IntArray  # the training part itself where the rows are too few for a part of their own
-    weights: npt.NDArray[np.float64] | None = None  # (n, g) probability of each group, where answers are not certain
+    classes: npt.NDArray[Any]  # (2,) in order
+    positive: int  # which of them, 0 or 1
+    encoder: TableEncoder | None  # None: X goes into the body as it is
+    body: Body
+    heads: HeadBank  # one per strength
+    strengths: npt.NDArray[np.float64]
+    tradeoff: pd.DataFrame
+    selected: float = VANILLA
+    because: str | None = None
+    mitigation: Mitigation | None = None  # None once loaded
+    training_rows: IntArray | None = None
 
-    @property
-    def annotated(self) -> bool:
-        """Whether anybody's group is known."""
-        return bool(self.group_names)
+    def checked_strength(self, strength: float) -> float:
+        """The strength, or an InputError where no head was trained at it."""
+        if strength not in self.strengths:
+            trained = ", ".join(f"{one:g}" for one in self.strengths)
+            why = "" if len(self.strengths) > 1 else " (a plain fit: pass sensitive_features for more)"
+            raise InputError(f"No head was trained at strength {strength!r}, only at {trained}{why}.")
+        return float(strength)
 
-    def answers(self) -> Answers:
-        """S of the training part; a row that may be of several groups stands once for each."""
-        if self.weights is None:
-            groups = self.groups[self.training]
-            known = np.flatnonzero(groups != UNKNOWN)
-            return Answers(tuple(known.tolist()), tuple(groups[known].tolist()))
-        mine = self.weights[self.training]
-        rows, groups = np.nonzero(mine)
-        return Answers(tuple(rows.tolist()), tuple(groups.tolist()), tuple(mine[rows, groups].tolist()))
+    def decision_function(self, given: Any, strength: float) -> npt.NDArray[np.float64]:
+        """(n,) log-odds of the second class by the head of this strength; positive = predicted."""
+        if self.encoder is not None:  # names were compared already, so columns go by position
+            given = self.encoder.transform(given.set_axis([c.name for c in self.encoder.columns_], axis=1))
+        embed, head = self.body.embed, [int(np.flatnonzero(self.strengths == strength)[0])]
+        # A user's module may be large, so its rows are not padded; it promises to be row-wise itself.
+        embeddings = embed(given) if isinstance(self.body, ModuleBody) else in_blocks(embed, given)
+        margins = in_blocks(lambda block: self.heads.margins(torch.from_numpy(block), head)[0].numpy(), embeddings)
+        return (margins if self.positive else -margins).astype(np.float64)
+
+    def predict_proba(self, given: Any, strength: float) -> npt.NDArray[np.float64]:
+        """(n, 2) probabilities of the two classes."""
+        margins = self.decision_function(given, strength)
+        return np.stack([expit(-margins), expit(margins)], axis=1)
+
+    def predict(self, given: Any, strength: float) -> npt.NDArray[Any]:
+        """(n,) the more probable class."""
+        return np.asarray(self.classes[(self.decision_function(given, strength) > 0).astype(np.int64)])
+
+    def query(self, count: int, barred: Sequence[int]) -> IntArray:
+        """Rows worth asking about, among those that trained."""
+        if self.mitigation is None or self.training_rows is None:
+            raise InputError("A loaded classifier holds no training rows to choose from: fit again to query.")
+        out = np.flatnonzero(np.isin(self.training_rows, np.asarray(barred, dtype=np.int64))).tolist()
+        mitigation, answered = self.mitigation, self.mitigation.answers[0].rows
+        if answered:
+            if not mitigation.coverage[0].answered:  # only questions need distances, so no fit pays for them
+                mitigation.coverage[0].add(answered)
+            chosen = [question.row for question in mitigation.ask(count, out)]
+        else:
+            free = (choice.row for choice in first_choices(mitigation.pool) if choice.row not in out)
+            chosen = list(islice(free, count))
+        return self.training_rows[np.array(chosen, dtype=np.int64)]
+
+
+def fit_bank(
+    given: Any,
+    classes: npt.NDArray[Any],
+    positive: int,
+    rows: Rows,
+    settings: Settings,
+    parameters: Mapping[str, Any],
+    seed: int,
+) -> FittedHeads:
+    """Fit body and heads: `given` is a frame to be encoded, or a matrix for a body that is there already."""
+    own, encoder, body, matrix = parameters["body"], None, None, given
+    if encodes(own):
+        encoder, body, matrix = fit_table_body(given, rows, settings, parameters["embedding"], seed)
+    elif isinstance(own, str):
+        encoder, body, matrix = fit_embeddings(given, rows)
+    else:
+        body = ModuleBody(own)
+    inputs = inputs_for(settings.proxy_reads, matrix, max(2, len(rows.group_names))) if encodes(own) else None
+    pool = make_pool(body.embed(matrix), inputs, rows, parameters["metric"], seed)
+    fit = fit_heads(pool, rows, settings, tuple(parameters["hidden"]), parameters["rounds"])
+    return FittedHeads(
+        classes,
+        positive,
+        encoder,
+        body,
+        fit.kept,
+        fit.strengths,
+        fit.tradeoff,
+        float(fit.strengths[fit.chosen]),
+        fit.because,
+        fit.mitigation,
+        rows.training,
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from apod.data.dataset import UNKNOWN, IntArray, check_group_count
 from apod.data.frames import category_codes, category_name
 from apod.data.labels import positive_of
 from apod.errors import InputError
+from apod.method.pool import Answers
 from apod.randomness import generator
 
 BELIEVED = 10
@@ -127,6 +130,71 @@ def _check_groups(groups: int, known: int) -> None:
             "not a number for each person."
         )
     check_group_count(groups)
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """Everybody's group as far as it is known."""
+
+    codes: IntArray  # (n,) into names, UNKNOWN where not annotated; the most probable, where answers are not certain
+    names: tuple[str, ...] = ()
+    weights: npt.NDArray[np.float64] | None = None  # (n, g) probability of each group, where answers are not certain
+
+
+def known_groups(sensitive_features: Any, n: int) -> Groups:
+    """Groups by name, missing where nobody was asked; None: nobody was."""
+    if sensitive_features is None:
+        return Groups(np.full(n, UNKNOWN, dtype=np.int64))
+    return Groups(*group_codes(sensitive_features, n))
+
+
+def probable_groups(membership: npt.ArrayLike, group_names: Sequence[str], n: int) -> Groups:
+    """Groups known with some probability (n, g); a row of zeros where nobody was asked."""
+    weights, names = np.asarray(membership, dtype=np.float64), tuple(group_names)
+    if weights.shape != (n, len(names)) or not (weights >= 0).all():
+        raise InputError(f"membership must hold {n} x {len(names)} probabilities, one per row and group.")
+    check_group_count(len(names))
+    order = np.argsort(np.array(names))
+    weights, names = weights[:, order], tuple(names[place] for place in order)
+    return Groups(np.where(weights.sum(axis=1) > 0, weights.argmax(axis=1), UNKNOWN), names, weights)
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """All rows handed to `fit`, as codes, and the two parts they are cut into."""
+
+    labels: IntArray  # (n,) 0 or 1
+    groups: IntArray  # (n,) codes into group_names, UNKNOWN where not annotated
+    group_names: tuple[str, ...]
+    training: IntArray
+    validation: IntArray  # the training part itself where the rows are too few for a part of their own
+    weights: npt.NDArray[np.float64] | None = None  # (n, g) probability of each group, where answers are not certain
+
+    @property
+    def annotated(self) -> bool:
+        """Whether anybody's group is known."""
+        return bool(self.group_names)
+
+    def answers(self) -> Answers:
+        """S of the training part; a row that may be of several groups stands once for each."""
+        if self.weights is None:
+            groups = self.groups[self.training]
+            known = np.flatnonzero(groups != UNKNOWN)
+            return Answers(tuple(known.tolist()), tuple(groups[known].tolist()))
+        mine = self.weights[self.training]
+        rows, groups = np.nonzero(mine)
+        return Answers(tuple(rows.tolist()), tuple(groups.tolist()), tuple(mine[rows, groups].tolist()))
+
+
+def make_rows(labels: IntArray, groups: Groups, validation_fraction: float | None, seed: int) -> Rows:
+    """All rows as codes, in two parts; None: all of them train, and nothing is left to choose by."""
+    if validation_fraction is None:
+        everybody = np.arange(len(labels))
+        return Rows(labels, groups.codes, groups.names, everybody, everybody, groups.weights)
+    training, validation = training_and_validation(labels, groups.codes, validation_fraction, seed)
+    return Rows(
+        labels, groups.codes, groups.names, training, validation if len(validation) else training, groups.weights
+    )
 
 
 def training_and_validation(

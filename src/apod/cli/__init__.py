@@ -14,9 +14,11 @@ import typer
 from apod.cli.audit import audit
 from apod.cli.bench import bench, figures
 from apod.cli.campaign import add_commands
+from apod.cli.check import check
 from apod.cli.datasets import datasets
 from apod.cli.options import offers_settings
 from apod.cli.output import echo
+from apod.cli.predict import predict
 from apod.cli.run import run
 from apod.cli.select import select
 from apod.cli.serve import add_commands as add_web_commands
@@ -41,12 +43,13 @@ def build_app() -> typer.Typer:
     app = typer.Typer(
         name="apod",
         help="Make a classifier fairer when almost nobody's group is known.",
+        epilog="Documentation: README.md and docs/index.md in the source; `make docs` builds it as a site.",
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
     )
     app.callback()(_options)
-    for command in (offers_settings(run), datasets, bench, figures, select, audit):
+    for command in (offers_settings(run), predict, check, datasets, bench, figures, select, audit):
         app.command()(command)
     add_commands(app)
     add_web_commands(app)

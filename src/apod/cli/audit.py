@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from apod.cli.options import words
+from apod.cli.options import DECIMAL, ENCODING, SEP, words
 from apod.cli.output import echo, echo_json
 from apod.errors import InputError
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 def audit(
-    table: Path = typer.Argument(help="Everybody the model decides about: CSV or Parquet, one row each."),
+    table: Path = typer.Argument(help="Everybody the model decides about, one row each: CSV, Excel, Parquet, ..."),
     label: str = typer.Option(..., help="The true label (two values)."),
     prediction: str = typer.Option(..., help="The model's decisions or probabilities; two columns: before,after."),
     group: str = typer.Option("group", help="Column of the answers: people's groups, mostly empty."),
-    answers: Path | None = typer.Option(None, help="Answers in a file of their own: row, group, draw_probability."),
+    answers: Path | None = typer.Option(None, help="Answers in a file of their own, as --draw writes it."),
     probability: str = typer.Option(
         "draw_probability", help="Column with each drawn row's probability; absent: all answers were drawn alike."
     ),
@@ -37,9 +37,20 @@ def audit(
     ),
     drop: str | None = typer.Option(None, help="Columns to leave out of the features, comma-separated."),
     draw: int = typer.Option(0, help="Propose so many further people to ask, at random; writes them to --out."),
-    out: Path | None = typer.Option(None, help="Where --draw writes: row, draw_probability, group (to be filled in)."),
+    out: Path | None = typer.Option(
+        None, help="Where --draw writes: row, id, what an annotator needs, draw_probability, group (to be filled in)."
+    ),
+    id_column: str | None = typer.Option(None, help="Column with an id per person (default: one that is called id)."),
+    show: str | None = typer.Option(
+        None, help="Columns --draw writes for annotators (default: all but label, predictions and names)."
+    ),
+    report: Path | None = typer.Option(None, help="Write the audit as a page, e.g. report.html."),
+    result: Path | None = typer.Option(None, help="Write the audit as JSON, e.g. audit.json."),
     within: float = typer.Option(0.05, help="How exactly you want to know the differences, for the plan."),
     notion: str = typer.Option("equalized_odds", help="Whose gap is estimated: as --penalty of apod run."),
+    sep: str | None = SEP,
+    decimal: str | None = DECIMAL,
+    encoding: str | None = ENCODING,
     seed: int = typer.Option(0, help="Same seed, same draw and folds."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
@@ -48,7 +59,9 @@ def audit(
     Example: apod audit people.csv --label hired --prediction model --group gender
     """
     from apod.audit.table import AuditColumns, read_audit
+    from apod.data.text_files import dialect
     from apod.fairness.notions import find_notion
+    from apod.report.audit_page import audit_facts
 
     said = AuditColumns(
         label=label,
@@ -61,17 +74,23 @@ def audit(
         proxies=_pairs(proxy) if proxy is not None else None,
         features=None if features is None else () if features == "none" else tuple(words(features)),
         drop=tuple(words(drop or "")),
+        id=id_column,
+        show=tuple(words(show)) if show is not None else None,
+        dialect=dialect(sep, decimal, encoding),
     )
     found = read_audit(table, said, answers, seed, find_notion(notion))
     if draw:
+        if report is not None or result is not None:
+            raise InputError("A draw has no result yet: leave --report and --result out, or audit without --draw.")
         _draw(found, draw, out, as_json, group)
         return
-    result = found.audit()
-    more = result.precision.needed(within)
+    audited = found.audit()
+    facts = audit_facts(found, audited, within)
+    _write(facts, report, result)
     if as_json:
-        echo_json(result.to_dict() | {"needed": {str(within): more}})
+        echo_json(facts)
         return
-    render(result, within, more)
+    render(audited, within, facts["needed"][str(within)])
 
 
 def _pairs(text: str) -> dict[str, str]:
@@ -81,17 +100,31 @@ def _pairs(text: str) -> dict[str, str]:
     return {group.strip(): column.strip() for group, column in pairs}
 
 
+def _write(facts: dict[str, Any], report: Path | None, result: Path | None) -> None:
+    from apod.files import write_private
+    from apod.report.audit_page import render_audit
+
+    try:
+        if result is not None:
+            write_private(result, json.dumps(facts, indent=1, allow_nan=False).encode())
+        if report is not None:
+            write_private(report, render_audit(facts).encode())
+    except OSError as error:
+        raise InputError(f"The audit cannot be written ({error.strerror}): name another file.") from None
+
+
 def _draw(found: AuditTable, count: int, out: Path | None, as_json: bool, group: str) -> None:
-    from apod.audit.table import refuse_losing_answers
+    from apod.audit.asked import refuse_losing_answers
     from apod.data.csv_cells import write_cells
     from apod.files import write_private
 
     if out is None and not as_json:
         raise InputError("Say where the people to ask shall be written: --out asked.csv.")
-    drawn = found.draw(count)
+    drawn = found.people_to_ask(count)
     if out is not None:
-        refuse_losing_answers(out, drawn, group)
-        cells = write_cells(list(drawn.columns), drawn.itertuples(index=False))
+        refuse_losing_answers(out, drawn, group, found.ids)
+        plain = drawn.astype(object).where(drawn.notna(), None)
+        cells = write_cells(list(plain.columns), plain.itertuples(index=False))
         write_private(out, cells)  # it will hold people's groups
     if as_json:
         echo_json(json.loads(drawn.drop(columns="group").to_json(orient="records")))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from apod.cli.options import ADDRESS, ENGINE, chosen_backend
+from apod.cli.options import ADDRESS, DECIMAL, ENCODING, ENGINE, SEP, chosen_backend
 from apod.cli.output import echo
 from apod.errors import InputError
 
@@ -16,7 +16,19 @@ if TYPE_CHECKING:
 
 
 def bench(
-    datasets: str = typer.Option("adult,meps,loan,german,bank", help="Names from `apod datasets`, comma-separated."),
+    table: Path | None = typer.Argument(None, help="Your own table instead of the paper's: CSV, Excel, Parquet, ..."),
+    label: str | None = typer.Option(None, help="Own table: the column to predict (two values)."),
+    sensitive: str | None = typer.Option(None, help="Own table: the recorded group column."),
+    positive: str | None = typer.Option(None, help="Own table: the label value that counts as 1."),
+    drop: str | None = typer.Option(None, help="Own table: columns that must not be features, comma-separated."),
+    reference: str | None = typer.Option(None, help="Own table: the group the others are compared with."),
+    budget: float | None = typer.Option(None, help="Own table: answers, or a share (below 1); default 30."),
+    sep: str | None = SEP,
+    decimal: str | None = DECIMAL,
+    encoding: str | None = ENCODING,
+    datasets: str | None = typer.Option(
+        None, help="Names from `apod datasets`, comma-separated (default: the paper's five tables)."
+    ),
     methods: str | None = typer.Option(
         None, help="Names of methods, comma-separated; `paper` (the default), `rivals` and `all` name several."
     ),
@@ -39,24 +51,38 @@ def bench(
     """Compare all methods on all datasets, every strength, several seeds. Finished runs are kept.
 
     Example: apod bench --datasets adult,meps --methods vanilla,apod,pod-rs --seeds 3 --out results
+
+    Example: apod bench people.csv --label hired --sensitive gender --methods vanilla,apod,pod-all --out mine
     """
     from apod.bench.methods import resolve
-    from apod.bench.runner import BenchPlan, run_bench
+    from apod.bench.runner import TABLES, BenchPlan, run_bench
+    from apod.bench.sources import OwnTable
     from apod.cli.options import numbers, words
     from apod.cli.progress_lines import shown_progress
+    from apod.data.own import FileColumns
+    from apod.data.text_files import dialect
 
     if seeds < 1:
         raise InputError(f"--seeds must be at least 1, got {seeds}.")
     if jobs is not None and jobs < 1:
         raise InputError(f"--jobs must be at least 1, got {jobs}.")
+    own = None
+    if table is not None:
+        columns = {"label": label, "sensitive": sensitive, "positive": positive, "reference": reference}
+        said = FileColumns(**columns, drop=tuple(words(drop or "")), dialect=dialect(sep, decimal, encoding))
+        own = OwnTable(table.absolute(), said, budget)
+    elif label is not None or sensitive is not None or budget is not None:
+        raise InputError("--label, --sensitive and --budget are for your own table: name its file first.")
+    named = tuple(words(datasets)) if datasets is not None else TABLES if own is None else ()
     plan = BenchPlan(
-        datasets=tuple(words(datasets)),
+        datasets=named if own is None else (own.name, *named),
         methods=tuple(resolve(words(methods) if methods is not None else ["paper"])),
         seeds=tuple(range(seeds)),
         strengths=numbers("--strengths", strengths),
         data_dir=data_dir,
         retry_failed=retry_failed,
         skip_bad=skip_bad,
+        own=own,
     )
     with shown_progress("Banks of heads") as show, chosen_backend(engine, address) as (backend, processors):
         store = run_bench(

@@ -2,111 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
+from apod.cli.campaign_new import new
 from apod.cli.campaign_options import FILES, JSON, NAME, URL, WHO, opened_campaign, without_password
 from apod.cli.campaign_report import latest_audit, report, show_status
-from apod.cli.options import offers_settings, words
+from apod.cli.options import offers_settings
 from apod.cli.output import echo, echo_json
 from apod.errors import InputError
 
 if TYPE_CHECKING:
     from apod.campaign import Turn
-
-
-def new(
-    url: str = URL,
-    table: Path = typer.Argument(help="Your people: CSV or Parquet (also a folder), or a .npy matrix, one row each."),
-    label: str = typer.Option(..., help="The column to predict (two values); of a .npy matrix, its .npy labels."),
-    groups: str = typer.Option(..., help="Names of the groups, comma-separated, in the order of their keys."),
-    budget: int = typer.Option(..., help="How many answers may be asked for in all."),
-    campaign: str | None = NAME,
-    positive: str | None = typer.Option(None, help="The label value that counts as 1 (default: 1, yes, true)."),
-    sensitive: str | None = typer.Option(None, help="A recorded group column that must be no feature and not shown."),
-    drop: str | None = typer.Option(None, help="Columns that must not be features, comma-separated."),
-    show: str | None = typer.Option(None, help="Columns an annotator sees (default: all but label and names)."),
-    show_label: bool = typer.Option(False, "--show-label", help="Annotators see the label too."),
-    id_column: str | None = typer.Option(None, help="Column with an id per person."),
-    *,
-    settings: Mapping[str, Any],
-    guidelines: Path | None = typer.Option(None, exists=True, dir_okay=False, help="Text file with guidelines."),
-    legal_basis: str | None = typer.Option(None, help="Why you may ask for this special-category data."),
-    overlap: int = typer.Option(1, help="How many people answer each question."),
-    lease_minutes: float = typer.Option(30.0, help="How long a question stays in one person's hands."),
-    audit_share: float = typer.Option(
-        0.2, help="Share of the questions kept for measuring, about people drawn at random; 0: no audit."
-    ),
-    least_gain: float = typer.Option(
-        0.0,
-        help="Experimental: pause once the rest of the budget is expected to narrow the gap by less, e.g. 0.01; 0: "
-        "never. The expectation is known to be too optimistic.",
-    ),
-    image_column: str | None = typer.Option(None, help="Column with the path of each person's picture."),
-    image_root: Path | None = typer.Option(None, help="Folder the pictures lie under (default: the table's)."),
-    gold: Path | None = typer.Option(None, exists=True, dir_okay=False, help="Known answers: CSV of row and group."),
-    gold_every: int = typer.Option(10, help="One question in so many checks the annotator by a known answer."),
-    seed: int = typer.Option(0, help="Same seed, same questions."),
-    files: Path | None = FILES,
-) -> None:
-    """Create a campaign over a table of people.
-
-    Example: apod campaign new hiring.db people.csv --label hired --groups female,male --budget 40
-    """
-    from apod.campaign import Campaign
-    from apod.campaign.auditing import audit_advice
-    from apod.cli.progress_lines import shown_progress
-
-    with shown_progress("Creating the campaign", at_once=True):
-        created = Campaign.create_from_table(
-            url,
-            table,
-            label=label,
-            groups=words(groups),
-            budget=budget,
-            name=campaign,
-            positive=positive,
-            sensitive=sensitive,
-            drop=words(drop or ""),
-            show=words(show) if show is not None else None,
-            id_column=id_column,
-            engine_options=settings,
-            files=files,
-            refit="demand",
-            guidelines=guidelines.read_text(encoding="utf-8") if guidelines is not None else None,
-            legal_basis=legal_basis,
-            overlap=overlap,
-            lease_seconds=lease_minutes * 60,
-            show_label=show_label,
-            audit_share=audit_share,
-            least_gain=least_gain,
-            image_column=image_column,
-            image_root=str((image_root or table.parent).resolve()) if image_column is not None else None,
-            gold=_gold(gold) if gold is not None else None,
-            gold_every=gold_every,
-            seed=seed,
-        )
-    try:
-        status = created.status()
-    finally:
-        created.close()
-    echo(f"{status.name}: {status.budget} answers to ask for. Next: apod ask {without_password(url)}")
-    for reminder in status.reminders:
-        echo(f"reminder: {reminder}", err=True)
-    advice = audit_advice(budget, audit_share, overlap)
-    if advice is not None:
-        echo(f"note: {advice}", err=True)
-
-
-def _gold(path: Path) -> dict[int, str]:
-    """Rows whose group is known, by row number."""
-    from apod.campaign.exchange import read_gold
-
-    return read_gold(path)
 
 
 def list_(url: str = URL, as_json: bool = JSON) -> None:

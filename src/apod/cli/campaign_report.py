@@ -31,6 +31,7 @@ def latest_audit(opened: Campaign) -> dict[str, Any] | None:
 
 def show_status(found: dict[str, Any]) -> None:
     """Counts, the groups as answers spell them, what more answers would bring, and the audit."""
+    from apod.report.campaign_estimate import expected_sentences
     from apod.report.outlook import outlook_sentence
 
     echo(f"{found['name']}: {found['standing']} of {found['budget']} answers, {found['pending']} in hands")
@@ -55,21 +56,37 @@ def show_status(found: dict[str, Any]) -> None:
             "the files, and ask about these people elsewhere"
         )
     echo(f"  groups: {', '.join(found['groups'])}")
-    for name in ("cannot_tell", "declined", "skipped", "late", "erased", "model_answers", "behind", "agreement"):
+    if found["known"]:
+        echo(f"  {found['known']} people's groups were handed in; they cost nothing")
+    for name in (
+        "model",
+        "cannot_tell",
+        "declined",
+        "skipped",
+        "late",
+        "erased",
+        "model_answers",
+        "behind",
+        "agreement",
+    ):
         if found[name]:
             echo(f"  {name.replace('_', ' ')}: {found[name]}")
     if found["outlook"]:
         echo(f"  {outlook_sentence(found['outlook'])}")
-    echo(f"  {point_text(found['operating_point'])}")
+    point = found["operating_point"]
+    echo(f"  {point_text(point)}")
+    expected = expected_sentences(point["estimate"], point["strength"]) if point is not None else []
     if found["audit"] is not None:
-        show_audit(found["audit"], found["operating_point"])
+        show_audit(found["audit"], point)
+    for said in expected:
+        echo(f"  {said}")
 
 
 def point_text(point: dict[str, Any] | None) -> str:
     """At which strength the classifier of these answers decides, and why."""
     if point is None:
         return "operating point: not chosen yet; the classifier chooses it when it is fitted (`apod report`)"
-    changes = f"strength {point['strength']:g}" if point["strength"] else "strength 0, nothing is changed"
+    changes = f"strength {point['strength']:.3g}" if point["strength"] else "strength 0, nothing is changed"
     return f"operating point: {changes}. {point['because']}"
 
 
@@ -80,7 +97,7 @@ def show_audit(found: dict[str, Any], point: dict[str, Any] | None) -> None:
     audited = None if point is None else point["audit"]
     views = [("without mitigation", found["predictions"]["before"]["gap"] if audited is None else audited["before"])]
     if point is not None and audited is not None and "after" in audited:
-        views += [(f"with strength {point['strength']:g}", audited["after"]), (CHANGE, audited["change"])]
+        views += [(f"with strength {point['strength']:.3g}", audited["after"]), (CHANGE, audited["change"])]
     for name, gap in views:
         said = within(gap, signed_points if name == CHANGE else points)
         echo(f"  gap {name}, by {found['answers']['drawn']} audit answers: {said} points")

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from apod.maxmin.select import OpenElsewhere
 
 PRESET_HELP = "'paper' is the paper to the letter; `apod run` then has a trajectory per strength."
+SEP: Any = typer.Option(None, help="Text file: what separates cells, one character or tab (default: recognised).")
+DECIMAL: Any = typer.Option(None, help="Text file: the decimal sign, . or , (default: recognised per column).")
+ENCODING: Any = typer.Option(None, help="Text file: its encoding, as cp1252 (default: UTF-8).")
 ENGINE: Any = typer.Option("local", help="Where the work is done: local, or ray for a cluster.")
 ADDRESS: Any = typer.Option(None, help="Address of the Ray cluster: HOST:PORT, or auto, or local.")
 
@@ -101,8 +104,10 @@ def _said(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _type(name: str) -> Any:
     """What the option of a setting holds: lists are read from text."""
-    kind = type(getattr(Settings, name))
-    return (str if kind is tuple else kind) | None
+    default = getattr(Settings, name)
+    if default is None:
+        return (str if SETTINGS[name].choices else float) | None
+    return (str if isinstance(default, tuple) else type(default)) | None
 
 
 def _option(name: str, kind: Any, default: Any, option: str, text: str) -> inspect.Parameter:

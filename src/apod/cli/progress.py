@@ -17,7 +17,8 @@ from apod.cli.progress_lines import ProgressLines, plain, show_line
 from apod.fairness.metrics import RATE_WORDS
 from apod.fairness.notions import find_notion
 from apod.printable import printable
-from apod.report.numbers import percent, points, signed_points
+from apod.report.corrected import chosen_text, estimate_section, is_corrected, model_text
+from apod.report.numbers import percent, percent_span, points, signed_points
 from apod.report.outlook import expected_so_far, outlook_sentence
 from apod.report.verdict import judge
 from apod.run import Listener
@@ -38,7 +39,7 @@ class TerminalListener(Listener):
             console=self._console,
         )
         self._live = Live(self._progress, console=self._console, refresh_per_second=4)
-        self._body = self._progress.add_task("body, contrastive", total=None)
+        self._body = self._progress.add_task("preparing", total=None)
         self._answers = self._progress.add_task("answers", total=None, visible=False)
         self.lines = ProgressLines(lambda line: self._print(line), "Preparing", clock)
         self._speaks = not self._show_live and not quiet  # a line between question and answer would be in the way
@@ -94,8 +95,10 @@ class TerminalListener(Listener):
 
     def summary(self, result: dict[str, Any], report: Path) -> None:
         """Before and after, per group, and where the report is."""
-        before, after = result["vanilla"], result["selected"]
-        columns = ("test part", "without mitigation", f"with strength {after['strength']:g}")
+        before, after, corrects = result["vanilla"], result["selected"], is_corrected(result)
+        kept = f"{'corrected, ' if corrects else 'with '}strength {after['strength']:.3g}"
+        without = "base model" if corrects else "without mitigation"
+        columns = ("test part", without, kept if after["strength"] or not corrects else "base model, kept")
         table = Table(*columns, title=plain(result["dataset"]))
         for name, title, show in (
             ("accuracy", "accuracy", percent),
@@ -116,17 +119,39 @@ class TerminalListener(Listener):
             f"{result['changes']['total']:,} of {result['n_test']:,} test decisions change; "
             f"{result['timing']['total_seconds']:.1f} s."
         )
-        if result["outlook"] is not None:
-            self._print(outlook_sentence(result["outlook"]))
         for note in result["notes"]:
             self._print(f"note: {note}")
-        if result["selected_because"]:
-            self._print(result["selected_because"])
+        for sentence in _told(result):
+            self._print(sentence)
         if after["strength"] > 0 and None not in (before["gap"], after["gap"]) and after["gap"] >= before["gap"]:
             self._print("The gap did not shrink.", "yellow")
         for caution in judge(result).cautions:
             self._print(f"{caution.title}. {caution.text}", "yellow")
+        if result.get("compared"):
+            self._print(_beside(result["compared"]))
+        if result.get("classifier"):
+            self._print(
+                f"classifier: {report.parent / result['classifier']} (confidential: it guesses people's groups)"
+            )
         self._print(f"report: {report}")
+
+
+def _beside(other: dict[str, Any]) -> str:
+    """What another preset did on the same people."""
+    before, after = (
+        f"accuracy {percent(one['accuracy'])} (balanced {percent(one['balanced_accuracy'])}), gap {points(one['gap'])}"
+        for one in (other["vanilla"], other["selected"])
+    )
+    return f"The same people with --preset {other['preset']}: {before} points without mitigation; {after} selected."
+
+
+def _told(result: dict[str, Any]) -> list[str]:
+    """What was chosen and why, and what the answers alone say."""
+    if not is_corrected(result):
+        ahead = [] if result["outlook"] is None else [outlook_sentence(result["outlook"])]
+        return ahead + ([result["selected_because"]] if result["selected_because"] else [])
+    estimate = estimate_section(result)
+    return [model_text(result), *chosen_text(result), *([] if estimate is None else estimate["text"])]
 
 
 def _curve_table(entry: dict[str, Any]) -> Table:
@@ -134,30 +159,32 @@ def _curve_table(entry: dict[str, Any]) -> Table:
     table = Table(*columns, title=f"round {entry['round']}, test part")
     for point in entry["curve"]:
         row = [percent(point["accuracy"]), points(point["gap"]), _show(point["eop"]), signed_points(point["delta_eo"])]
-        table.add_row(f"{point['strength']:g}", *row)
+        table.add_row(f"{point['strength']:.3g}", *row)
     return table
 
 
 def _leading(entry: dict[str, Any]) -> str:
-    """The head that the posterior speaks for, of whichever round, or else that of the best validation score; said
-    right behind the base model, which may be the one."""
-    estimate = entry["estimate"]
-    if estimate is not None and estimate["strength"] == 0:
+    """What would be chosen now, by the posterior or else by the validation score; said right behind the base model,
+    which may be the one."""
+    choice = entry["choice"]
+    if choice is not None and choice["strength"] == 0:
         return "it would be kept"
-    if estimate is not None:
-        best = {"strength": estimate["strength"], **estimate["test"]}
+    if choice is not None:
+        best = {"strength": choice["strength"], **choice["test"]}
     else:
         best = max(entry["curve"][1:], key=lambda point: point["validation_score"] or 0.0)
-    return f"strength {best['strength']:g} would be chosen: {_point(best)}"
+    return f"strength {best['strength']:.2g} would be chosen: {_point(best)}"
 
 
 def _ahead(entry: dict[str, Any]) -> str:
-    """The gap to expect of the head that would be chosen now, and once the budget is spent."""
-    estimate = entry["estimate"]
-    if estimate is None or estimate["withheld"] or estimate["outlook"] is None:
+    """What the answers alone say of the gap: of the base model, or of the head that would be chosen."""
+    choice, estimate = entry["choice"], entry["estimate"]
+    if estimate is not None:
+        return f"; by the answers alone its gap is {percent_span(estimate['selected']['interval'])} points"
+    if choice is None or choice["withheld"] or choice["outlook"] is None:
         return ""
     now = expected_so_far([entry])[0]
-    return f"; gap to expect {points(now['gap'])} points, at the end {points(estimate['outlook']['gap'])}"
+    return f"; gap to expect {points(now['gap'])} points, at the end {points(choice['outlook']['gap'])}"
 
 
 def _point(point: dict[str, Any]) -> str:

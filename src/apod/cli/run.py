@@ -9,19 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from apod.cli.options import numbers, words
+from apod.cli.options import DECIMAL, ENCODING, SEP, numbers, words
 from apod.cli.output import echo, echo_json
 from apod.errors import ApodError, InputError
 from apod.method.settings import SHARED, Settings, settings_from
 
 if TYPE_CHECKING:
     from apod.data import Dataset
+    from apod.data.own import FileColumns
     from apod.method.annotators import Annotator
 
 
 def run(
     dataset: str = typer.Argument(
-        help="A name from `apod datasets`, your own CSV or Parquet file or folder, or a .npy matrix."
+        help="A name from `apod datasets`, your own table (CSV, Excel, JSON Lines, Parquet, ...), or a .npy matrix."
     ),
     label: str | None = typer.Option(
         None, help="Own file: the column to predict (two values); for a .npy matrix, its .npy file of labels."
@@ -29,38 +30,71 @@ def run(
     sensitive: str | None = typer.Option(
         None, help="Own file: the recorded group column, or .npy file; read only when asked for."
     ),
+    known_groups: str | None = typer.Option(
+        None, help="Own file: a column of groups that you hand in, at no cost; you are asked about its blanks."
+    ),
     groups: str | None = typer.Option(None, help="Own file without that column: group names, comma-separated."),
     positive: str | None = typer.Option(
         None, help="Own file: the label value that counts as 1 (default: 1, yes, true)."
     ),
     drop: str | None = typer.Option(None, help="Own file: columns that must not be features, comma-separated."),
+    score: str | None = typer.Option(
+        None, help="The column with the scores of your own model, P(positive), to correct; by default one is fitted."
+    ),
     reference: str | None = typer.Option(None, help="The group the others are compared with (default: the larger)."),
     budget: float | None = typer.Option(None, help="Answers: a count, or a share (below 1) of the training part."),
     audit_share: float = typer.Option(0.0, help="Share of the budget kept for measuring, on random test people."),
+    sep: str | None = SEP,
+    decimal: str | None = DECIMAL,
+    encoding: str | None = ENCODING,
+    verify_share: float = typer.Option(
+        0.0, help="Share of the budget, up to 0.33, kept to try a correction on people whose decision it changes."
+    ),
     *,
     settings: Mapping[str, Any],
     split: str | None = typer.Option(None, help="Training, validation and test shares, e.g. 0.25,0.25,0.5."),
     seed: int = typer.Option(0, help="Same seed, same result."),
     out: Path | None = typer.Option(None, help="Folder for report.html and result.json (default: out/NAME)."),
+    compare: str | None = typer.Option(
+        None, help="Run another preset on the same people with the same budget, and show both: paper, heads."
+    ),
     resume: bool = typer.Option(False, "--resume", help="Continue an interrupted run in the same folder."),
     data_dir: Path | None = typer.Option(None, help="Folder with data files; APOD_DATA is another way to name it."),
     as_json: bool = typer.Option(False, "--json", help="Print result.json to standard output."),
 ) -> None:
-    """Choose whom to ask, hear the answers, retrain after each, and report what it did.
+    """Choose whom to ask, hear the answers, correct a model after each, and report what that did.
 
     Example: apod run adult --budget 30 --seed 0 --out out/adult
 
     Example: apod run people.csv --label hired --sensitive gender --budget 40
+
+    Example: apod run people.csv --label hired --sensitive gender --score model_score
     """
-    chosen = for_matrix(dataset, settings_from(settings), settings.get("body"))
-    own = {"label": label, "sensitive": sensitive, "positive": positive, "drop": tuple(words(drop or ""))}
-    data = _load(dataset, groups, own | {"reference": reference, "data_dir": data_dir}, _split(split), chosen.body)
-    annotator = _person(data, chosen) if groups is not None else None
+    from apod.data.own import FileColumns
+    from apod.data.text_files import dialect
+
+    chosen = settings_from(for_matrix(dataset, settings))
+    said = FileColumns(
+        label=label,
+        sensitive=sensitive,
+        reference=reference,
+        group_names=None if groups is None else tuple(words(groups)),
+        positive=positive,
+        drop=tuple(words(drop or "")),
+        known=known_groups,
+        dialect=dialect(sep, decimal, encoding),
+    )
+    data = _load(dataset, said, data_dir, _split(split), chosen.body)
+    asks = (groups is not None or known_groups is not None) and budget != 0
+    annotator = _person(data, chosen, score) if asks else None
+    against = _compared(compare, data, annotator)
     folder = out or Path("out") / data.name
     _check_folder(folder, resume, asks_a_person=annotator is not None)
 
     from apod.cli.progress import TerminalListener
     from apod.run import run_experiment
+    from apod.run.compared import compared
+    from apod.run.correction import without_score
     from apod.run.files import write_outcome
 
     listener = TerminalListener(quiet=annotator is not None)
@@ -77,7 +111,14 @@ def run(
                 resume=resume,
                 listener=listener,
                 audit_share=audit_share,
+                verify_share=verify_share,
+                score=score,
             )
+            if against is not None:
+                listener.stage(f"The same people with the preset {compare}")
+                seen = data if score is None else without_score(data, score)
+                other = run_experiment(seen, against, seed=seed, budget=budget, preset=str(compare))
+                outcome.result["compared"] = compared(other.result)
             listener.stage("Writing the report")
             report = write_outcome(outcome, folder)
     except KeyboardInterrupt:
@@ -91,56 +132,67 @@ def run(
     listener.summary(outcome.result, report)
 
 
-def for_matrix(name: str, settings: Settings, said: str | None) -> Settings:
-    """The settings, with the columns of a .npy matrix taken for embeddings."""
+def for_matrix(name: str, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The settings given, for a .npy matrix: its columns are embeddings, and very many rows need heads."""
+    from apod.data.arrays import open_parts
+    from apod.data.blocks import LARGE, is_large
     from apod.data.embeddings import is_matrix
 
     if not is_matrix(Path(name)):
-        return settings
-    if said not in (None, "precomputed"):
-        raise InputError(f"A .npy matrix holds embeddings already: leave out --body {said}.")
-    return replace(settings, body="precomputed")
+        return given
+    if given.get("body", "precomputed") != "precomputed":
+        raise InputError(f"A .npy matrix holds embeddings already: leave out --body {given['body']}.")
+    if given["preset"] != "default" or "body" in given:
+        return {**given, "body": "precomputed"}
+    if not is_large(len(open_parts(Path(name)))):
+        return given
+    said = f"More than {LARGE:,} rows: heads are trained on the embeddings (--body precomputed), no model is corrected."
+    echo(said, err=True)
+    return {**given, "body": "precomputed"}
 
 
 def _load(
-    name: str, groups: str | None, options: dict[str, Any], split: tuple[float, float, float] | None, body: str
+    name: str, said: FileColumns, data_dir: Path | None, split: tuple[float, float, float] | None, body: str | None
 ) -> Dataset:
-    from apod.data import DATASETS, load_dataset
+    from apod.data import DATASETS
     from apod.data.embeddings import is_matrix, is_parquet_folder, load_embedded
-    from apod.data.own import FileColumns
+    from apod.data.load import load_data
 
-    sensitive = options["sensitive"]
-    if name not in DATASETS and sensitive is None and groups is None and Path(name).exists():
-        raise InputError("Say where groups come from: --sensitive COLUMN (recorded), or --groups a,b (you are asked).")
-    if sensitive is not None and groups is not None:
+    path, names = Path(name), said.group_names
+    if name not in DATASETS and said.recorded is None and names is None and path.exists():
+        raise InputError(
+            "Say where groups come from: --sensitive COLUMN (recorded), --known-groups COLUMN (you hand in some), or "
+            "--groups a,b (you are asked)."
+        )
+    if said.sensitive is not None and names is not None:
         raise InputError("Give --sensitive (groups are recorded) or --groups (you are asked), not both.")
-    names = None if groups is None else tuple(words(groups))
     if names is not None and len(set(names)) < 2:
         raise InputError("--groups needs at least two different names, comma-separated.")
-    path = Path(name)
     if is_matrix(path) or (body == "precomputed" and is_parquet_folder(path)):
-        options.pop("data_dir")
-        data = load_embedded(path, FileColumns(**options, group_names=names))
+        data = load_embedded(path, said)
     else:
-        data = load_dataset(name, group_names=names, **options)
-    if names is not None and not is_matrix(path):
-        _refuse_group_columns(data, names)
+        data = load_data(name, said, data_dir)
     return data if split is None else replace(data, task=replace(data.task, split=split))
 
 
-def _refuse_group_columns(data: Dataset, names: tuple[str, ...]) -> None:
-    from apod.campaign.display import holds_groups
+def _compared(preset: str | None, data: Dataset, annotator: Annotator | None) -> Settings | None:
+    """The settings of the preset to compare with; InputError where it cannot run on this."""
+    if preset is None:
+        return None
+    if annotator is not None:
+        raise InputError("--compare asks about other people: it needs recorded groups (--sensitive).")
+    return settings_from(
+        {"preset": preset, **({"body": "precomputed"} if data.embedded and preset != "default" else {})}
+    )
 
-    found = [str(column) for column in data.features.columns if holds_groups(data.features[column], names)]
-    if found:
-        raise InputError(f"The column {found[0]!r} holds the groups themselves: name it with --sensitive or --drop it.")
 
-
-def _person(data: Dataset, settings: Settings) -> Annotator:
+def _person(data: Dataset, settings: Settings, score: str | None) -> Annotator:
     from apod.method.annotators import TerminalPrompt
+    from apod.run.correction import without_score
 
     if settings.trajectories != SHARED:
         raise InputError("The paper preset asks anew for every strength: answer by hand with the default preset.")
+    data = data if score is None else without_score(data, score)  # whoever answers must not see a prediction
     return TerminalPrompt(data, say=lambda text: echo(text, err=True), listen=_listen)
 
 

@@ -141,6 +141,6 @@ def add_commands(app: typer.Typer) -> None:
 
 
 def _check_installed() -> None:
-    for package in ("fastapi", "uvicorn", "plotly"):
+    for package in ("fastapi", "h11", "plotly", "uvicorn"):
         if importlib.util.find_spec(package) is None:
-            raise InputError(f"{package} is missing: pip install 'apod-fairness[serve]'.")
+            raise InputError(f"{package} is not installed: pip install 'apod-fairness[serve]'.")

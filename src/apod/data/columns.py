@@ -22,7 +22,7 @@ from apod.data.dates_in_text import days_of
 from apod.data.encode import MAX_CATEGORIES
 from apod.data.frames import as_frame, category_name, is_number
 from apod.data.numbers_in_text import Decimal
-from apod.data.text_columns import Text, decimal_of, finite, read_text, text_of
+from apod.data.text_columns import NO, YES, Text, decimal_of, finite, read_text, text_of
 from apod.errors import InputError, TableProblems
 
 Kind = Literal["number", "yes or no", "date", "time of day", "category", "identifier", "constant", "row number"]
@@ -31,6 +31,13 @@ FEW_ROWS = 20  # up to here, values that differ in every row need not be identif
 _ID_WORDS = frozenset(
     {"id", "ids", "uid", "uuid", "guid", "key", "pk", "nr", "no", "num", "number", "index", "idx", "rowid"}
 )
+
+_NAME_WORDS = {
+    "name", "names", "firstname", "lastname", "fullname", "surname", "forename", "givenname", "familyname",
+    "middlename", "maidenname", "nickname", "vorname", "nachname", "prenom", "nom", "nombre", "apellido", "apellidos",
+}  # fmt: skip
+_NOT_PERSONS = {"company", "product", "school", "country", "city", "street", "file", "job", "column", "brand", "bank"}
+_TWO_NAMES = re.compile(r"^[^\W\d_][\w'’.-]*(,? [^\W\d_][\w'’.-]*){1,3}$")
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +79,50 @@ def read_columns(frame: pd.DataFrame, decimal: Decimal | None = None) -> list[Ta
         _column(str(name), frame.iloc[:, place], texts[str(name)], decimal_known, given=decimal is not None)
         for place, name in enumerate(frame.columns)
     ]
+
+
+def read_like(frame: pd.DataFrame, numbers: Sequence[str], words: Sequence[str], what: str) -> pd.DataFrame:
+    """These columns of a table as another table's were understood before: numbers, or words.
+
+    TableProblems with all that is wrong; `what` is the table's name.
+    """
+    lost = [name for name in (*numbers, *words) if name not in frame.columns]
+    problems = [f"There is no column {name!r}, which the classifier reads: add it." for name in lost]
+    texts = {name: text_of(frame[name]) for name in (*numbers, *words) if name not in lost}
+    decimal = decimal_of([text for text in texts.values() if text is not None])
+    found: dict[str, pd.Series[Any]] = {}
+    for name, text in texts.items():
+        try:
+            found[name] = (
+                _as_words(name, frame[name], text) if name in words else _as_numbers(name, frame[name], text, decimal)
+            )
+        except InputError as error:
+            problems.append(str(error))
+    if problems:
+        raise TableProblems(what, problems)
+    return pd.DataFrame(found, index=frame.index)
+
+
+def _as_numbers(name: str, column: pd.Series[Any], text: Text | None, decimal: Decimal | None) -> pd.Series[Any]:
+    if column.isna().all() or (text is not None and not text.cells):
+        return pd.Series(np.nan, index=column.index)
+    if text is not None and {cell.casefold() for cell in text.cells} <= YES | NO:  # also where all say the same
+        ones = np.array([float(cell.casefold() in YES) for cell in text.cells])
+        return pd.Series(text.spread(ones), index=column.index)
+    kind, values, _ = (
+        _typed(name, column) if text is None else read_text(name, text, column.index, decimal, given=False)
+    )
+    if kind == "category":
+        where = "" if text is None else f" ({text.first(np.ones(len(text.cells), dtype=bool))})"
+        raise InputError(f"Column {name!r} held numbers when the classifier was made and holds text{where}: mend it.")
+    return values
+
+
+def _as_words(name: str, column: pd.Series[Any], text: Text | None) -> pd.Series[Any]:
+    if text is not None:
+        cells = np.array([*text.cells, None], dtype=object)[text.codes]
+        return pd.Series(cells, index=column.index, dtype=object)
+    return column.astype(object).map(lambda value: category_name(name, value), na_action="ignore")
 
 
 def _column(name: str, column: pd.Series[Any], text: Text | None, decimal: Decimal | None, given: bool) -> TableColumn:
@@ -161,3 +212,22 @@ def _typed(name: str, column: pd.Series[Any]) -> tuple[Kind, pd.Series[Any], lis
         category_name(name, settled.dropna().iloc[0])
     kind: Kind = "yes or no" if types.is_bool_dtype(column.dtype) else "number"
     return kind, finite(name, settled), []
+
+
+def looks_like_person_names(column: str, values: pd.Series[Any]) -> bool:
+    """Whether a column seems to name persons, by its title or by what stands in it."""
+    words = set(re.findall(r"[a-z]+", re.sub(r"([a-z])([A-Z])", r"\1 \2", column).lower()))
+    joined = re.sub(r"[^a-z]", "", column.lower())
+    if (words & _NAME_WORDS or joined in _NAME_WORDS) and not words & _NOT_PERSONS:
+        return True
+    if pd.api.types.is_numeric_dtype(values):
+        return False
+    sample = values.dropna().astype(str).head(200)
+    if len(sample) < 5 or sample.nunique() < 0.5 * len(sample):
+        return False
+    named = [bool(_TWO_NAMES.match(text)) and text.split()[0][0].isupper() and _all_capital(text) for text in sample]
+    return sum(named) >= 0.6 * len(sample)
+
+
+def _all_capital(text: str) -> bool:
+    return sum(word[:1].isupper() for word in text.split()) >= 2

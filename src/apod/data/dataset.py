@@ -60,6 +60,8 @@ class Dataset:
     task: Task = field(default_factory=Task)
     notes: tuple[str, ...] = ()  # what a reader of the report should know about this data
     own: bool = False  # a user's file: its name says nothing and must change no random draw
+    known: IntArray | None = None  # (n,) groups the user hands in, which cost nothing; UNKNOWN: may be asked about
+    embedded: bool = False  # the features are an embedding, as given
 
     def __len__(self) -> int:
         return len(self.labels)

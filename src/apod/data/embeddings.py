@@ -20,8 +20,9 @@ from pyarrow import parquet
 from apod.data.arrays import Stored, open_array, open_parts
 from apod.data.blocks import BLOCK, blocks, empty_matrix
 from apod.data.dataset import Dataset
-from apod.data.files import PARQUET_SUFFIXES, numbered_files, table_name
+from apod.data.files import numbered_files, table_name
 from apod.data.own import OWN_TASK, FileColumns, read_groups, read_labels, require_column
+from apod.data.typed_files import PARQUET_SUFFIXES
 from apod.errors import InputError
 
 Column = npt.NDArray[Any]
@@ -40,7 +41,7 @@ def is_parquet_folder(path: Path) -> bool:
 def load_embedded(path: Path, said: FileColumns) -> Dataset:
     """The rows of a matrix or of a Parquet folder as a Dataset whose features are the embedding, mapped.
 
-    For a matrix, `label` and `sensitive` name .npy files with one value per row.
+    For a matrix, `label`, `sensitive` and `known` name .npy files with one value per row.
     """
     if is_matrix(path):
         matrix, label, groups = _from_arrays(path, said)
@@ -48,10 +49,12 @@ def load_embedded(path: Path, said: FileColumns) -> Dataset:
         matrix, label, groups = _from_parquet(path, said)
     named = pd.DataFrame({"label": label} | ({} if groups is None else {"group": groups}))
     labels = read_labels("label", named["label"], said.positive)
-    codes, names = read_groups(None if groups is None else "group", named, said.reference, said.group_names)
+    partly = said.sensitive is None
+    codes, names = read_groups(None if groups is None else "group", named, said.reference, said.group_names, partly)
     return Dataset(
         name=table_name(path).removesuffix(".npy"),
         own=True,
+        embedded=True,
         features=pd.DataFrame(matrix, columns=[f"x{i}" for i in range(matrix.shape[1])], copy=False),
         labels=labels.codes,
         groups=codes,
@@ -61,6 +64,7 @@ def load_embedded(path: Path, said: FileColumns) -> Dataset:
         label_values=labels.values,
         task=replace(OWN_TASK, embedding=matrix.shape[1]),
         notes=("The columns are embeddings, as given.",),
+        known=None if said.known is None else codes,
     )
 
 
@@ -71,7 +75,7 @@ def _from_arrays(path: Path, said: FileColumns) -> tuple[Stored, Column, Column 
         raise InputError("A matrix has no named columns to drop: leave --drop out.")
     parts = open_parts(path)
     label = _column(said.label, "labels", len(parts))
-    groups = None if said.sensitive is None else _column(said.sensitive, "groups", len(parts))
+    groups = None if said.recorded is None else _column(said.recorded, "groups", len(parts))
     opened = [part.open() for part in parts.parts]
     if len(opened) == 1:
         return opened[0], label, groups
@@ -102,20 +106,19 @@ def _from_parquet(folder: Path, said: FileColumns) -> tuple[Stored, Column, Colu
             raise InputError(f"{file} has other columns than {files[0].name}: all parts of a table must be alike.")
     if said.label is None:
         raise InputError(f"Say which column of {folder.name} is the label (--label).")
-    named = [name for name in (said.label, said.sensitive, *said.drop) if name is not None]
-    for name in named:
+    for name in said.named:
         require_column(name, names, folder.name)
-    columns = [name for name in names if name not in named and name.lower() != "id"]
+    columns = [name for name in names if name not in said.named and name.lower() != "id"]
     width = _width(schemas[0], columns, folder)
     matrix: Stored = empty_matrix(sum(rows), np.empty((0, width), dtype=np.float32))
-    beside: dict[str, list[Column]] = {name: [] for name in (said.label, said.sensitive) if name is not None}
+    beside: dict[str, list[Column]] = {name: [] for name in (said.label, said.recorded) if name is not None}
     start = 0
     for batch in _batches(files, [*columns, *beside]):
         matrix[start : start + len(batch)] = _numbers(batch, columns, width, start)
         start += len(batch)
         for name, found in beside.items():
             found.append(batch.column(name).to_pandas().to_numpy())
-    groups = None if said.sensitive is None else np.concatenate(beside[said.sensitive])
+    groups = None if said.recorded is None else np.concatenate(beside[said.recorded])
     return matrix, np.concatenate(beside[said.label]), groups
 
 

@@ -1,29 +1,40 @@
-"""Reading a user's CSV, TSV or Parquet file into a frame, refusing what is not a clean table.
+"""Reading a user's file into a frame, refusing what is not a clean table.
 
-Cells of a text file stay text here (what is a number is decided column by column in `own`); the cells
-`MISSING_CELLS` are missing. A Parquet file keeps its types.
+Cells of a text file stay text here (what is a number is decided column by column in `columns`); other files keep the
+types of their cells.
 """
 
 from __future__ import annotations
 
 import csv
-import gzip
 import re
+import zlib
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TextIO
 
 import pandas as pd
 import pyarrow as pa
-from pyarrow import csv as arrow_csv
-from pyarrow import parquet
 
-from apod.data.frames import refuse_repeated
+from apod.data.text_files import RECOGNISED, TEXT_SUFFIXES, ZIP_SUFFIX, Dialect, no_rows, read_text
+from apod.data.typed_files import (
+    EXCEL_SUFFIXES,
+    FEATHER_SUFFIXES,
+    JSON_SUFFIXES,
+    PARQUET_SUFFIXES,
+    read_excel,
+    read_feather,
+    read_json_lines,
+    read_parquet,
+)
 from apod.errors import InputError
 
-TEXT_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
-PARQUET_SUFFIXES = (".parquet", ".pq")
-BLOCK = 1 << 24  # bytes read at a time; no row may be longer
-MISSING_CELLS = ("", "NA", "N/A", "#N/A", "NaN", "nan", "NULL", "null", "None", "<NA>")
+_TYPED: dict[tuple[str, ...], Callable[[Path], pd.DataFrame]] = {
+    PARQUET_SUFFIXES: read_parquet,
+    FEATHER_SUFFIXES: read_feather,
+    EXCEL_SUFFIXES: read_excel,
+    JSON_SUFFIXES: read_json_lines,
+}
+_SUFFIXES = (*TEXT_SUFFIXES, ZIP_SUFFIX, *(suffix for suffixes in _TYPED for suffix in suffixes))
 
 
 def looks_like_a_file(name: str) -> bool:
@@ -33,32 +44,39 @@ def looks_like_a_file(name: str) -> bool:
 
 def table_name(path: Path) -> str:
     """The file's name without folder and type: what the dataset is called."""
-    for suffix in (*TEXT_SUFFIXES, *PARQUET_SUFFIXES):
+    for suffix in (".csv.zip", ".tsv.zip", *_SUFFIXES):
         if path.name.lower().endswith(suffix):
             return path.name[: -len(suffix)]
     return path.name
 
 
-def read_table(path: Path) -> pd.DataFrame:
+def read_table(path: Path, how: Dialect = RECOGNISED) -> pd.DataFrame:
     """The rows and columns of a file, or of a folder of Parquet files; InputError where there is no table in it."""
     if path.is_dir():
         return _read_folder(path)
     if not path.exists():
         raise InputError(f"There is no file {str(path)!r}: check the path.")
     lower = path.name.lower()
-    if not lower.endswith((*TEXT_SUFFIXES, *PARQUET_SUFFIXES)):
-        raise InputError(
-            f"{path.name} is of no known type: save it as {', '.join((*TEXT_SUFFIXES, PARQUET_SUFFIXES[0]))}."
-        )
+    typed = next((read for suffixes, read in _TYPED.items() if lower.endswith(suffixes)), None)
+    if typed is None and not lower.endswith((*TEXT_SUFFIXES, ZIP_SUFFIX)):
+        raise InputError(f"{path.name} is of no known type: save it as {', '.join(_SUFFIXES)}.")
     try:
-        frame = _read_parquet(path) if lower.endswith(PARQUET_SUFFIXES) else _read_text(path)
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path.name} is not UTF-8 text: save it in that encoding.") from error
-    except (OSError, EOFError, csv.Error, pa.ArrowException) as error:
+        frame = typed(path) if typed is not None else read_text(path, how)
+    except (UnicodeDecodeError, UnicodeError) as error:
+        raise InputError(_encoding(path, how)) from error
+    except (OSError, EOFError, csv.Error, zlib.error, pa.ArrowException) as error:
+        if "invalid UTF8" in str(error):
+            raise InputError(_encoding(path, how)) from error
         raise InputError(f"{path.name} cannot be read ({_reason(error)}): save it again.") from error
     if len(frame) == 0:
-        raise _no_rows(path)
-    return frame
+        raise no_rows(path)
+    return frame.rename(columns=str)
+
+
+def _encoding(path: Path, how: Dialect) -> str:
+    if how.encoding is not None:
+        return f"{path.name} is not text in {how.encoding}: name another --encoding, or save it as UTF-8."
+    return f"{path.name} is not UTF-8 text: name its encoding, as --encoding cp1252, or save it in UTF-8."
 
 
 def numbered_files(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
@@ -94,90 +112,6 @@ def _read_folder(folder: Path) -> pd.DataFrame:
         if list(frame.columns) != list(frames[0].columns):
             raise InputError(f"{file} has other columns than {files[0].name}: all parts of a table must be alike.")
     return pd.concat(frames, ignore_index=True)
-
-
-def _read_parquet(path: Path) -> pd.DataFrame:
-    refuse_repeated(list(parquet.read_schema(path).names))
-    table = parquet.read_table(path)
-    frame: pd.DataFrame = table.to_pandas(ignore_metadata=True)  # a stored pandas index is a column like any other
-    for place, field in enumerate(table.schema):
-        if pa.types.is_nested(field.type) or _is_bytes(field.type):
-            cells = [None if cell is None else Unreadable(str(field.type)) for cell in frame.iloc[:, place]]
-            frame[field.name] = pd.Series(cells, index=frame.index, dtype=object)
-    return frame
-
-
-class Unreadable:
-    """A cell of a Parquet file that is neither a number nor text; whoever needs the column refuses it by name."""
-
-    def __init__(self, kind: str) -> None:
-        self._kind = kind
-
-    def __repr__(self) -> str:
-        return f"<{self._kind}>"
-
-
-def _is_bytes(kind: pa.DataType) -> bool:
-    inner = kind.value_type if pa.types.is_dictionary(kind) else kind
-    plain = pa.types.is_binary(inner) or pa.types.is_large_binary(inner)
-    return bool(plain or pa.types.is_fixed_size_binary(inner))
-
-
-def _read_text(path: Path) -> pd.DataFrame:
-    header, separator = _header(path)
-    uneven: list[Any] = []
-
-    def note_and_skip(row: Any) -> str:
-        uneven.append((row.number, row.actual_columns))
-        return "skip"
-
-    places = [f"c{i}" for i in range(len(header))]
-    table = arrow_csv.read_csv(
-        path,
-        read_options=arrow_csv.ReadOptions(
-            column_names=places, skip_rows_after_names=1, use_threads=False, block_size=BLOCK
-        ),
-        parse_options=arrow_csv.ParseOptions(
-            delimiter=separator, newlines_in_values=True, invalid_row_handler=note_and_skip
-        ),
-        convert_options=arrow_csv.ConvertOptions(
-            column_types=dict.fromkeys(places, pa.string()), null_values=MISSING_CELLS, strings_can_be_null=True
-        ),
-    )
-    if uneven:
-        number, width = uneven[0]
-        raise InputError(f"{path.name}, row {number - 1}: {width} cells under {len(header)} column names.")
-    frame: pd.DataFrame = table.to_pandas()
-    return frame.set_axis(header, axis=1)
-
-
-def _header(path: Path) -> tuple[list[str], str]:
-    """The column names and the separator: whichever of tab, semicolon and comma the first line has most of."""
-    with _open_text(path) as lines:
-        first = lines.readline()
-        if "\x00" in first:
-            raise InputError(f"{path.name} is not a text file: save the table as UTF-8 text.")
-        if not first.strip():
-            raise InputError(f"{path.name} is empty: it needs a line of column names and a line per person.")
-        if not first.endswith(("\n", "\r")):  # the reader of rows would stumble over it
-            raise _no_rows(path)
-        separator = "\t" if ".tsv" in path.name.lower() else max((",", ";", "\t"), key=first.count)
-        lines.seek(0)
-        names = [name.strip() for name in next(csv.reader(lines, delimiter=separator))]
-    refuse_repeated([name for name in names if name])
-    if names.count("") > 1:
-        raise InputError(f"{path.name} has {names.count('')} columns without a name: name them.")
-    return names, separator
-
-
-def _no_rows(path: Path) -> InputError:
-    return InputError(f"{path.name} has a header but no rows: there is nothing to learn from.")
-
-
-def _open_text(path: Path) -> TextIO:
-    if path.name.lower().endswith(".gz"):
-        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
-    return path.open(encoding="utf-8-sig", newline="")
 
 
 def _reason(error: Exception) -> str:

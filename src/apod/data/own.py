@@ -28,6 +28,7 @@ from apod.data.files import read_table, table_name
 from apod.data.frames import category_codes, is_number
 from apod.data.labels import Labels, binary_labels, refuse_control
 from apod.data.text_columns import MANY_WORDS, one_spelling
+from apod.data.text_files import RECOGNISED, Dialect
 from apod.errors import InputError, TableProblems, UnknownName
 
 T = TypeVar("T")
@@ -36,7 +37,7 @@ OWN_TASK = Task(split=(0.6, 0.2, 0.2))
 
 @dataclass(frozen=True)
 class FileColumns:
-    """What the user says of the columns of their file."""
+    """What the user says of their file and its columns."""
 
     label: str | None
     sensitive: str | None = None
@@ -44,14 +45,27 @@ class FileColumns:
     group_names: Sequence[str] | None = None
     positive: str | None = None
     drop: tuple[str, ...] = ()
+    known: str | None = None  # groups handed in as far as they are on record; the rest may be asked about
+    dialect: Dialect = RECOGNISED
+
+    @property
+    def recorded(self) -> str | None:
+        """The column that records groups."""
+        return self.sensitive if self.sensitive is not None else self.known
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The columns that were named, each once."""
+        given = (self.label, self.sensitive, self.known, *self.drop)
+        return tuple(dict.fromkeys(name for name in given if name is not None))
 
 
 @dataclass(frozen=True, eq=False)
 class Understood:
     """What was understood of a user's table, and everything that must be mended before it can be used."""
 
-    name: str
-    file: str
+    path: Path
+    said: FileColumns
     frame: pd.DataFrame
     columns: tuple[TableColumn, ...]  # besides label, groups and what is dropped
     features: pd.DataFrame
@@ -61,79 +75,110 @@ class Understood:
     notes: tuple[str, ...]
     problems: tuple[str, ...]
 
+    def dataset(self) -> Dataset:
+        """The rows as a Dataset; TableProblems with all that must be mended."""
+        if self.problems or self.labels is None:
+            raise TableProblems(self.path.name, self.problems)
+        return Dataset(
+            name=table_name(self.path),
+            own=True,
+            features=self.features,
+            labels=self.labels.codes,
+            groups=self.groups,
+            group_names=self.group_names,
+            rows=np.arange(len(self.frame), dtype=np.int64),
+            label_names=self.labels.names,
+            label_values=self.labels.values,
+            task=OWN_TASK,
+            notes=self.notes,
+            known=None if self.said.known is None else self.groups,
+        )
+
 
 def load_file(path: Path, said: FileColumns) -> Dataset:
     """The file's rows as a Dataset, by the rules of this module; TableProblems with all that must be mended."""
-    found = understand_file(path, said)
-    if found.problems or found.labels is None:
-        raise TableProblems(found.file, found.problems)
-    return Dataset(
-        name=found.name,
-        own=True,
-        features=found.features,
-        labels=found.labels.codes,
-        groups=found.groups,
-        group_names=found.group_names,
-        rows=np.arange(len(found.frame), dtype=np.int64),
-        label_names=found.labels.names,
-        label_values=found.labels.values,
-        task=OWN_TASK,
-        notes=found.notes,
-    )
+    return understand_file(path, said).dataset()
 
 
 def understand_file(path: Path, said: FileColumns) -> Understood:
     """What was understood of the file; InputError only where there is no table in it."""
-    frame = read_table(path).rename(columns=str)
-    columns = [str(name) for name in frame.columns if str(name)]
-    problems = _Problems()
-    label, sensitive = said.label, said.sensitive
-    if label is None:
-        problems.add(f"Say which column of {path.name} is the label (--label): {_some(columns)}.")
-    for name in dict.fromkeys(name for name in (label, sensitive, *said.drop) if name is not None):
-        problems.collect(partial(require_column, name, columns, path.name))
-    if label is not None and (label == sensitive or label in said.drop):
-        other = "the sensitive attribute" if label == sensitive else "left out"
-        problems.add(f"Column {label!r} cannot be both the label and {other}.")
-    named = [name for name in dict.fromkeys((label, sensitive, *said.drop)) if name in columns]
-    labels = (
-        problems.collect(lambda: read_labels(str(label), frame[label], said.positive)) if label in columns else None
-    )
-    recorded = sensitive if sensitive in columns else None
+    return understand(read_table(path, said.dialect), path, said)
+
+
+def understand(frame: pd.DataFrame, path: Path, said: FileColumns) -> Understood:
+    """What was understood of the table that was read from a file."""
+    columns, problems = [str(name) for name in frame.columns if str(name)], Problems()
+    _check_roles(said, frame, columns, path.name, problems)
+    label, recorded = said.label, said.recorded if said.recorded in columns else None
+    labels = None
+    if label in columns:
+        labels = problems.collect(lambda: read_labels(str(label), frame[label], said.positive))
     groups, names = np.full(len(frame), UNKNOWN), tuple(said.group_names or ())
-    if recorded is not None or sensitive is None:
-        read = problems.collect(lambda: read_groups(recorded, frame, said.reference, said.group_names))
+    if recorded is not None or said.recorded is None:
+        read = problems.collect(
+            lambda: read_groups(recorded, frame, said.reference, said.group_names, partly=said.sensitive is None)
+        )
         groups, names = read if read is not None else (groups, names)
-    found = read_columns(frame.drop(columns=named))
+    found = read_columns(frame.drop(columns=[name for name in said.named if name in columns]), said.dialect.decimal)
     features, wrong = features_of(found)
     problems.found += wrong if not problems.found or any(column.problems for column in found) else []
     if labels is not None:
         problems.found += copies(features, f"the label {label!r}", labels.codes)
     if recorded is not None:
         problems.found += copies(features, repr(recorded), groups)
+    elif said.recorded is None:
+        problems.found += _unnamed_groups(features, names)
     notes = [*(f"Column {name!r} is left out, as asked." for name in said.drop), *(n for c in found for n in c.notes)]
     return Understood(
-        name=table_name(path),
-        file=path.name,
-        frame=frame,
-        columns=tuple(found),
-        features=features,
-        labels=labels,
-        groups=groups,
-        group_names=names,
-        notes=tuple(notes),
-        problems=tuple(problems.found),
+        path, said, frame, tuple(found), features, labels, groups, names, tuple(notes), tuple(problems.found)
     )
 
 
-class _Problems:
+def _check_roles(said: FileColumns, frame: pd.DataFrame, columns: list[str], file: str, problems: Problems) -> None:
+    """Collect what is wrong with the columns that were named: missing, misspelled, named twice."""
+    if said.label is None:
+        two = [name for name in columns if frame[name].nunique() == 2]
+        shown = f"those with two values are {_some(two)}" if two else f"it has {_some(columns)}"
+        problems.add(f"Say which column of {file} is the label (--label): {shown}.")
+    for name in said.named:
+        problems.collect(partial(require_column, name, columns, file))
+    if said.sensitive is not None and said.known is not None:
+        problems.add("Give --sensitive (it answers only when asked) or --known-groups (you hand it in), not both.")
+    if said.label is not None and (said.label == said.recorded or said.label in said.drop):
+        other = "the sensitive attribute" if said.label == said.recorded else "left out"
+        problems.add(f"Column {said.label!r} cannot be both the label and {other}.")
+
+
+def holds_groups(values: pd.Series[Any], groups: Sequence[str]) -> bool:
+    """Whether a column of texts holds nothing but group names: the sensitive attribute itself."""
+    if pd.api.types.is_numeric_dtype(values):
+        return False
+    found = {str(value).strip().casefold() for value in values.dropna().unique()}
+    return bool(found) and found <= {group.casefold() for group in groups}
+
+
+def _unnamed_groups(features: pd.DataFrame, names: Sequence[str]) -> list[str]:
+    found = [str(name) for name in features.columns if names and holds_groups(features[name], names)]
+    return [
+        f"The column {name!r} holds the groups themselves: name it with --known-groups or --sensitive, or --drop it."
+        for name in found
+    ]
+
+
+class Problems:
     """Collects what is wrong instead of stopping at the first."""
 
     def __init__(self) -> None:
         self.found: list[str] = []
 
     def add(self, problem: str) -> None:
+        """Keep one."""
         self.found.append(problem)
+
+    def settle(self, what: str) -> None:
+        """TableProblems with all that was found, where there is any; `what` names the table."""
+        if self.found:
+            raise TableProblems(what, self.found)
 
     def collect(self, read: Callable[[], T]) -> T | None:
         """What `read` gives; None where it raises InputError, whose message is kept."""
@@ -177,9 +222,16 @@ def read_labels(name: str, column: pd.Series[Any], positive: str | None) -> Labe
 
 
 def read_groups(
-    name: str | None, frame: pd.DataFrame, reference: str | None, given: Sequence[str] | None
+    name: str | None,
+    frame: pd.DataFrame,
+    reference: str | None,
+    given: Sequence[str] | None,
+    partly: bool = False,
 ) -> tuple[IntArray, tuple[str, ...]]:
-    """Group codes and names. Messages say nothing of any row: who belongs where is nobody's business."""
+    """Group codes and names. Messages say nothing of any row: who belongs where is nobody's business.
+
+    Of groups that are given by name, not all need be in a column that records only some people's (`partly`).
+    """
     if given is not None and (len(given) < 2 or len(set(given)) < len(given)):
         raise InputError("Name at least two groups, each once.")
     refuse_control("The list of groups", given or ())
@@ -190,7 +242,7 @@ def read_groups(
     if strangers:
         rows = sum(counts[value] for value in strangers)
         raise InputError(f"Column {name!r} has {rows} row(s) with a group other than {_some(names)}: name all groups.")
-    if name is not None and len(found) < 2:
+    if name is not None and len(found) < 2 and not (partly and given is not None):
         raise InputError(f"Column {name!r} records {len(found)} group(s): there must be at least two to compare.")
     check_group_count(len(names))
     if reference is not None and reference not in names:

@@ -242,7 +242,7 @@ def decode_square(data: bytes, size: int) -> Pictures:
     try:
         from PIL import Image
     except ImportError as error:
-        raise DataUnavailable("Reading pictures needs Pillow: pip install 'apod-fairness[images]'.") from error
+        raise DataUnavailable("Pillow is not installed: pip install 'apod-fairness[images]'.") from error
     try:
         with Image.open(io.BytesIO(data)) as picture:
             width, height = picture.size

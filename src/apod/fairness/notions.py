@@ -284,5 +284,7 @@ def extremes(rate: FloatArray, *, skip_undefined: bool = False) -> tuple[FloatAr
 
 def spread(rate: FloatArray, *, skip_undefined: bool = False) -> FloatArray:
     """Highest minus lowest group's rate: (..., G) -> (...)."""
+    if rate.shape[-1] == 2:  # the same to the bit, many times as fast
+        return np.abs(rate[..., 0] - rate[..., 1])
     low, high = extremes(rate, skip_undefined=skip_undefined)
     return high - low

@@ -153,6 +153,14 @@ class Mitigation:
         covered = coverage or (lambda: Coverage(pool.embeddings.numpy()))
         self.coverage = [covered() for _ in plan.trajectories]
         self.round = 0
+        self.closed: tuple[int, ...] = ()
+
+    def begin_with(self, known: Answers, closed: Sequence[int] = ()) -> None:
+        """Start from groups that were handed in; nobody is asked about `closed`."""
+        self.closed = tuple(closed)
+        for trajectory in range(len(self.answers)):
+            self.answers[trajectory] = known
+            self.coverage[trajectory].add(list(known.rows))
 
     @property
     def posterior_covers(self) -> bool:
@@ -250,13 +258,8 @@ class Mitigation:
 
     def empty_cells(self) -> list[list[tuple[int, int]]]:
         """Per trajectory, the (group, label) cells nobody has been annotated in: they do not enter the penalty."""
-        cells = [(group, label) for group in range(self.pool.n_groups) for label in (0, 1)]
-        empty = []
-        for answers in self.answers:
-            rows, groups = answers.known()
-            filled = set(zip(groups.tolist(), self.pool.labels[rows].tolist(), strict=True))
-            empty.append([cell for cell in cells if cell not in filled])
-        return empty
+        labels = self.pool.labels.numpy()
+        return [answers.empty_cells(labels, self.pool.n_groups) for answers in self.answers]
 
     def views(self, unavailable: Sequence[int] = ()) -> list[View]:
         """What the selector of each trajectory may see now."""
@@ -270,7 +273,7 @@ class Mitigation:
         views = []
         for number, answers in enumerate(self.answers):
             askable = np.ones(len(labels), dtype=bool)
-            askable[[*answers.rows, *unavailable]] = False
+            askable[[*answers.rows, *self.closed, *unavailable]] = False
             looked_at = partial(of_trajectory, number)
             views.append(View(labels, askable, looked_at, self.coverage[number], self.pool.likeness))
         return views
@@ -354,16 +357,17 @@ def first_answers(
     def groups_seen() -> int:
         return min(len(mitigation.answers[trajectory].groups_seen()) for trajectory in asking)
 
+    closed = {*mitigation.closed, *(row for number in asking for row in mitigation.answers[number].rows)}
     return [
         put(mitigation, ask, Question(trajectory, 0, choice))
-        for choice in first_choices_until_done(mitigation.pool, budget, groups_seen)
+        for choice in first_choices_until_done(mitigation.pool, budget, groups_seen, closed)
         for trajectory in asking
     ]
 
 
 def next_answers(mitigation: Alternating, ask: Ask, budget: int, k: int) -> list[Answered]:
     """Ask the next questions of every trajectory with answers left; none when all are spent or nobody is left."""
-    left = [budget - len(answers) for answers in mitigation.answers]
+    left = [budget - answers.asked for answers in mitigation.answers]
     if max(left) <= 0:
         return []
     answered = []
@@ -386,6 +390,15 @@ class Alternating(Protocol):
 
     answers: list[Answers]
     round: int
+
+    @property
+    def notion(self) -> Notion:
+        """What is equalised."""
+        ...
+
+    def begin_with(self, known: Answers, closed: Sequence[int] = ()) -> None:
+        """Start from groups that were handed in; nobody is asked about `closed`."""
+        ...
 
     def first_answers(self, ask: Ask, budget: int) -> list[Answered]:
         """Put the questions that come before any refit."""
@@ -414,7 +427,7 @@ def run_rounds(
 ) -> None:
     """Run until the budget is spent, or `enough`; `on_round` gets the answers of every refit."""
     answered = mitigation.first_answers(ask, budget) if mitigation.round == 0 else []
-    if answered:
+    if answered or (mitigation.round == 0 and mitigation.answers[0].handed_in):
         mitigation.refit()
         on_round(answered)
     while not enough() and (answered := next_answers(mitigation, ask, budget, questions_per_round)):

@@ -4,7 +4,8 @@
 
 over draws of f_a and over the sampling of the people judged on: knowing everybody's group does not make the gap of a
 part the gap of the population. A correction is affordable when what it costs, plus one standard error, stays within
-the limits. Where no affordable correction is worth more than 0 the model stays as it is.
+the limits, and when it is improbable that it turns a difference around. Where no affordable correction is worth more
+than 0 the model stays as it is.
 """
 
 from __future__ import annotations
@@ -16,9 +17,13 @@ import numpy.typing as npt
 
 from apod.fairness.notions import Notion
 from apod.method.judgement import Costs, Paths
+from apod.method.settings import Settings
 
 Floats = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
+
+CLEARLY = 0.02
+"""A difference of rates that is so far on the other side after a correction has been reversed by it."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +32,13 @@ class Limits:
 
     accuracy: float = 0.01
     balanced: float = 0.015
-    caution: float = 1.0
+    caution: float = 0.6
+    reversal: float = 0.1  # probability with which a difference may end clearly on the other side
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> Limits:
+        """The limits that these settings name."""
+        return cls(settings.max_accuracy_loss, settings.max_balanced_loss, settings.caution)
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +48,7 @@ class Falls:
     mean: Floats  # (A, R)
     deviation: Floats  # (A, R)
     improves: Floats  # (A, R) probability that the gap falls at all
+    reverses: Floats  # (A, R) probability that a difference ends clearly on the other side
 
     def worth(self, caution: float) -> Floats:
         """(A, R) expected fall minus caution times its standard deviation."""
@@ -62,15 +74,21 @@ def falls(notion: Notion, paths: Paths, noise: Floats) -> Falls:
     turn = np.arange(len(noise)) % draws
     own, change = sampling_roots(paths)
     base = paths.base[turn] + own * noise[:, 0]  # (S, k, G)
-    before = notion.gap(base[:, :, None])  # (S,)
-    found = np.empty((3, *paths.up.shape[:2]))
+    before, favoured = notion.gap(base[:, :, None]), np.sign(_differences(base))  # (S,), (S, k, G - 1)
+    found = np.empty((4, *paths.up.shape[:2]))
     for direction in range(len(paths.up)):
         moved = (paths.up[direction] - paths.down[direction])[:, turn]  # (R, S, k, G)
         slope, rest = change[direction, :, :, None].swapaxes(0, 1)  # (R, 1, k, G) each
         rates = base + moved + slope * noise[:, 0] + rest * noise[:, 1]
         fall = before - notion.gap(rates[..., None, :])  # (R, S)
-        found[:, direction] = fall.mean(axis=1), fall.std(axis=1), (fall > 0).mean(axis=1)
+        turned = (favoured * _differences(rates)).reshape(*fall.shape, -1).min(axis=2) < -CLEARLY  # (R, S)
+        found[:, direction] = fall.mean(axis=1), fall.std(axis=1), (fall > 0).mean(axis=1), turned.mean(axis=1)
     return Falls(*found)
+
+
+def _differences(rates: Floats) -> Floats:
+    """(..., k, G - 1) every group's rate minus that of the last group."""
+    return np.asarray(rates[..., :-1] - rates[..., -1:])
 
 
 def sampling_roots(paths: Paths) -> tuple[Floats, Floats]:
@@ -104,7 +122,7 @@ def choose(found: Falls, costs: Costs, limits: Limits) -> Chosen:
     Where nothing is affordable the weakest correction of the greatest worth leads, and is not applied.
     """
     possible = np.isfinite(found.mean)
-    allowed = affordable(costs, limits) & possible
+    allowed = affordable(costs, limits) & possible & (found.reverses <= limits.reversal)
     worth = np.where(possible, found.worth(limits.caution), -np.inf)
     if not allowed.any():
         return Chosen(int(worth[:, 0].argmax()), 0, float("nan"), False)
@@ -112,6 +130,12 @@ def choose(found: Falls, costs: Costs, limits: Limits) -> Chosen:
     direction, strength = np.unravel_index(int(worth.argmax()), worth.shape)
     best = float(worth[direction, strength])
     return Chosen(int(direction), int(strength), best, best > 0)
+
+
+def keep(found: Falls, limits: Limits, strength: int) -> Chosen:
+    """This strength of the only direction there is, applied where it is still worth more than 0."""
+    worth = float(found.worth(limits.caution)[0, strength])
+    return Chosen(0, strength, worth, worth > 0)
 
 
 def common_noise(count: int, cells: int, groups: int, rng: np.random.Generator) -> Floats:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import softmax
 
 from apod.fairness.notions import Notion
 from apod.heads.correction import (
@@ -21,7 +22,7 @@ from apod.heads.correction import (
     pairwise_directions,
     polar_directions,
 )
-from apod.method.correction_choice import Chosen, Falls, Limits, choose, common_noise, falls
+from apod.method.correction_choice import Chosen, Falls, Limits, choose, common_noise, falls, keep
 from apod.method.gap_interval import GapEstimate, estimate_gap
 from apod.method.gibbs import KEPT
 from apod.method.judgement import Costs, Judged, Paths, bands, costs, trace_paths
@@ -46,6 +47,8 @@ IntArray = npt.NDArray[np.int64]
 STRENGTHS = np.geomspace(0.02, 1.5, 20)
 """Places on a direction's path, besides 0."""
 NOISE = 256
+STEADINESS_ROWS = 2000
+"""So many people say what a draw's bias scores are relative to."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +91,21 @@ def make_population(
 
 
 @dataclass(frozen=True, eq=False)
+class Frozen:
+    """A correction that further answers judge but no longer change."""
+
+    weights: Floats  # (G - 1, p + 1) of the f_a that bias scores read
+    scores: BiasScores
+    direction: Floats  # (k, G)
+    place: int  # on the grid of strengths
+
+    @property
+    def strength(self) -> float:
+        """How far along its direction."""
+        return float(STRENGTHS[self.place])
+
+
+@dataclass(frozen=True, eq=False)
 class FittedCorrection:
     """What the answers so far say: a chosen correction (or none), its path, and the gaps to expect."""
 
@@ -124,12 +142,31 @@ class FittedCorrection:
 
     def estimates(self, part: int, seed: int) -> tuple[GapEstimate, GapEstimate]:
         """The gaps to expect, before and after, in a part of so many people drawn like the population."""
+        return self._estimate(self.paths.base, part, seed), self._estimate(self.rates(), part, seed)
+
+    def path_estimates(self, part: int, seed: int) -> list[GapEstimate]:
+        """The gaps to expect of the model and along the leading direction, at 0 and each of `STRENGTHS`."""
+        along = self.paths.rates[self.chosen.direction]
+        return [self._estimate(rates, part, seed) for rates in (self.paths.base, *along)]
+
+    def _estimate(self, rates: Floats, part: int, seed: int) -> GapEstimate:
         of_part = self.paths.expected.mean(axis=0) * part / len(self.population)
         people = 1 / (1 / of_part + 1 / np.nanmean(self.paths.people, axis=0))
-        key = (seed, "sampling of a part", part)
-        notion = self.population.notion
-        base = estimate_gap(notion, self.paths.base, people, generator(*key))
-        return base, estimate_gap(notion, self.rates(), people, generator(*key))
+        return estimate_gap(self.population.notion, rates, people, generator(seed, "sampling of a part", part))
+
+    @property
+    def reason(self) -> str:
+        """Why this strength, in a sentence."""
+        if np.isnan(self.chosen.worth):
+            return "Every correction would cost more accuracy than is allowed, so the model stays as it is."
+        place = self.chosen.direction, self.chosen.strength
+        fall, deviation = self.falls.mean[place], self.falls.deviation[place]
+        expected = f"the gap is expected to fall by {100 * fall:.1f} points, give or take {100 * deviation:.1f}"
+        if self.chosen.applied:
+            lost = self.costs.accuracy[place]
+            price = f"for {100 * lost:.2f} points of accuracy" if lost > 0 else "at no cost in accuracy"
+            return f"Of all corrections within the limits the answers speak most for this one: {expected}, {price}."
+        return f"The model stays as it is: by the best correction within the limits {expected}, which is not enough."
 
     def changed(self) -> npt.NDArray[np.bool_]:
         """(n,) whose decision changes."""
@@ -137,15 +174,48 @@ class FittedCorrection:
             return np.zeros(len(self.population), dtype=np.bool_)
         return np.asarray(self.band[self.chosen.direction] <= self.chosen.strength)
 
+    def steadiness(self) -> Floats:
+        """(n,) of everybody whose decision changes, the share of draws whose own scores change it too; others NaN."""
+        population, p = self.population, self.population.reader.ordinary_count
+        rows = np.flatnonzero(self.changed())
+        steady = np.full(len(population), np.nan)
+        if not len(rows):
+            return steady
+        sampled = np.linspace(0, len(population) - 1, min(len(population), STEADINESS_ROWS)).astype(np.int64)
+        direction, eta = self.directions[self.chosen.direction], population.eta
+        readable = population.columns[:, : p + 1].astype(np.float64)
+        still = np.zeros(len(rows))
+        for weights in self.posterior.weights[:, :, : p + 1]:
+            every, own = (_softmax_members(readable[some] @ weights.T) for some in (sampled, rows))
+            scores = fit_bias_scores(population.notion, eta[sampled], every)
+            correction = Correction(scores, direction, population.cut)
+            still += correction.changes_at(eta[rows], own) <= self.strength
+        steady[rows] = still / len(self.posterior.weights)
+        return steady
+
+    def freeze(self) -> Frozen | None:
+        """The correction in use, fixed; None where the model stays as it is."""
+        if not self.chosen.applied:
+            return None
+        return Frozen(self.weights, self.scores, self.directions[self.chosen.direction], self.chosen.strength)
+
 
 def fit_correction(
-    population: Population, answers: Mapping[int, Floats], limits: Limits, seed: int, kept: int = KEPT
+    population: Population,
+    answers: Mapping[int, Floats],
+    limits: Limits,
+    seed: int,
+    kept: int = KEPT,
+    frozen: Frozen | None = None,
 ) -> FittedCorrection:
-    """The correction chosen after these answers: row of the population -> likelihood (G,) of what was answered."""
+    """The correction chosen after these answers: row of the population -> likelihood (G,) of what was answered.
+
+    With `frozen` that correction is judged as it is, and applied where all answers together still vouch for it.
+    """
     rows, likelihood, posterior = sample_population(population, answers, seed, kept)
     blocks = posterior.blocks(population.columns, rows, likelihood)
     noise = generator(seed, "sampling of the judged", answers_key(rows, likelihood))
-    return judge(population, posterior, blocks, limits, noise)
+    return judge(population, posterior, blocks, limits, noise, frozen)
 
 
 def sample_population(
@@ -159,14 +229,20 @@ def sample_population(
 
 
 def judge(
-    population: Population, posterior: Posterior, blocks: Iterable[Block], limits: Limits, rng: np.random.Generator
+    population: Population,
+    posterior: Posterior,
+    blocks: Iterable[Block],
+    limits: Limits,
+    rng: np.random.Generator,
+    frozen: Frozen | None = None,
 ) -> FittedCorrection:
     """Bias scores at the posterior's mean, every direction and strength judged by these memberships, and the choice."""
-    notion, eta, weights = population.notion, population.eta, posterior.score_weights()
+    notion, eta = population.notion, population.eta
+    weights = posterior.score_weights() if frozen is None else frozen.weights
     members = memberships(population.reader, weights, population.people.inputs)
-    scores = fit_bias_scores(notion, eta, members)
+    scores = fit_bias_scores(notion, eta, members) if frozen is None else frozen.scores
     k, groups = scores.shares.shape
-    directions = polar_directions(k) if groups == 2 else pairwise_directions(k, groups)
+    directions = _directions(k, groups) if frozen is None else frozen.direction[None]
     own = scores.of(eta, members).reshape(len(eta), k * groups)
     push = directions.reshape(len(directions), -1) @ own.T  # (A, n)
     band = bands(change_strengths(2 * (eta - population.cut), push), STRENGTHS)
@@ -174,8 +250,17 @@ def judge(
     lost = costs(population.judged, band, len(STRENGTHS))
     count = NOISE * -(-posterior.versions[0] // NOISE)
     found = falls(notion, paths, common_noise(count, k, groups, rng))
-    chosen = choose(found, lost, limits)
+    chosen = choose(found, lost, limits) if frozen is None else keep(found, limits, frozen.place)
     return FittedCorrection(population, posterior, weights, scores, directions, band, paths, lost, found, chosen)
+
+
+def _softmax_members(logits: Floats) -> Floats:
+    """(n, G) group probabilities by logits (n, G - 1) against the last group."""
+    return np.asarray(softmax(np.column_stack([logits, np.zeros(len(logits))]), axis=1))
+
+
+def _directions(cells: int, groups: int) -> Floats:
+    return polar_directions(cells) if groups == 2 else pairwise_directions(cells, groups)
 
 
 def take(people: People, rows: IntArray | slice) -> People:

@@ -19,6 +19,8 @@ Floats = npt.NDArray[np.float64]
 LEVEL = 0.95
 NOISE_PER_DRAW = 4
 ANGLES = 720
+TELLS_LITTLE = 0.1
+"""An interval that reaches from 0 to beyond this tells next to nothing about a gap."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,11 @@ class GapEstimate:
     gap: float
     low: float
     high: float
+
+
+def tells_little(low: float, high: float) -> bool:
+    """Whether an interval leaves open if there is a gap at all."""
+    return low <= 0 and high > TELLS_LITTLE
 
 
 def estimate_gap(notion: Notion, rates: Floats, people: Floats, rng: np.random.Generator) -> GapEstimate:

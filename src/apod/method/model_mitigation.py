@@ -8,6 +8,7 @@ resumed, a fit on the same answers and a campaign give the same correction.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -20,10 +21,11 @@ from apod.maxmin import Coverage
 from apod.method.algorithm1 import Answered, Ask, Question, put
 from apod.method.asking import FIRST_RANDOM, RANDOM_SHARE, Asking
 from apod.method.correction_choice import Limits
-from apod.method.correction_fit import FittedCorrection, Population, fit_correction, make_population
+from apod.method.correction_fit import FittedCorrection, Frozen, Population, fit_correction, make_population
 from apod.method.pool import Answers, Likeness
 from apod.method.posterior import People
 from apod.method.selection import SELECTORS, Choice, Scores, View
+from apod.method.verification import Verified, apply_verdict, plan_verification
 from apod.models.scored import Scored
 from apod.randomness import generator
 
@@ -65,10 +67,15 @@ class ModelMitigation:
         self.population: Population = make_population(notion, people, scored.eta, cut, training, n_groups, seed)
         self.limits, self.seed, self.key, self.selector = limits, seed, key, selector
         self.answers = [Answers()]
+        self.closed: tuple[int, ...] = ()
         self.round = 0
         self._fitted: FittedCorrection | None = None
         if selector not in (*RANDOM_SHARES, *SELECTORS):
             raise InputError(f"No selector is called {selector!r}.")
+
+    def begin_with(self, known: Answers, closed: Sequence[int] = ()) -> None:
+        """Start from groups that were handed in; nobody is asked about `closed`."""
+        self.answers, self.closed = [known], tuple(closed)
 
     @property
     def notion(self) -> Notion:
@@ -94,6 +101,12 @@ class ModelMitigation:
         self._fitted = fit_correction(self.population, known, self.limits, self.seed) if known else None
         self.round += 1
 
+    def settle(self, frozen: Frozen, fresh: Mapping[int, Floats], applied: bool) -> None:
+        """Keep a verified correction, or the model as it is where it is not `applied`; fresh answers train f_a too."""
+        known = {**self.likelihoods(), **fresh}
+        fitted = fit_correction(self.population, known, self.limits, self.seed, frozen=frozen)
+        self._fitted = fitted if applied else replace(fitted, chosen=replace(fitted.chosen, applied=False))
+
     def first_answers(self, ask: Ask, budget: int) -> list[Answered]:
         """Random answers, balanced by label: before any, nothing can be guessed of anybody."""
         rng = generator(self.seed, "first", self.key)
@@ -101,8 +114,27 @@ class ModelMitigation:
             put(
                 self, ask, Question(0, 0, Choice(choice.row, {**choice.reason, "rule": FIRST_RULE}, choice.probability))
             )
-            for choice in self._asking.choose(min(FIRST_RANDOM, budget), (), rng)
+            for choice in self._asking.choose(min(FIRST_RANDOM, budget), (), rng, self.closed)
         ]
+
+    def verify(self, ask: Ask, count: int) -> Verified | None:
+        """Try the chosen correction on so many fresh answers about people of the training part whom it changes.
+
+        What passes is applied as it is, and all answers judge it; None where the model stays anyway.
+        """
+        plan = plan_verification(self._fitted) if self._fitted is not None else None
+        if plan is None:
+            return None
+        askable = np.arange(len(self.population)) < self.population.training
+        askable[list(self.answers[0].rows)] = False
+        drawn = plan.draw(count, askable, generator(self.seed, "verification", self.key, plan.fingerprint))
+        for choice in drawn:
+            put(self, ask, Question(0, self.round, choice))
+        known = self.likelihoods()
+        told = plan.judge({choice.row: known[choice.row] for choice in drawn if choice.row in known})
+        self._fitted = apply_verdict(self.population, known, self.limits, self.seed, plan, told)
+        self.round += 1
+        return told
 
     def ask(self, k: int = 1, unavailable: Sequence[int] = ()) -> list[Question]:
         """The next k questions; `unavailable` are rows that somebody is being asked about."""
@@ -111,25 +143,27 @@ class ModelMitigation:
     def _choices(self, k: int, unavailable: Sequence[int]) -> list[Choice]:
         rng = generator(self.seed, "select", self.selector, self.key, len(self.answers[0]))
         if self.selector in RANDOM_SHARES:
-            return self._asking.choose(k, unavailable, rng)
+            return self._asking.choose(k, unavailable, rng, self.closed)
         return SELECTORS[self.selector](self._view(unavailable), k, rng)
 
     def add_answer(self, trajectory: int, row: int, group: int, weight: float = 1.0) -> None:
         """Take in an answer; UNKNOWN = asked, but the annotator could not tell."""
+        asking, coverage = self._asking, None if self.selector in RANDOM_SHARES else self._coverage
         self.answers[trajectory] = self.answers[trajectory].plus(row, group, weight)
-        self._asking.add_answer(row, None if group == UNKNOWN else self.likelihoods()[row])
-        if group != UNKNOWN and self.selector not in RANDOM_SHARES:
-            self._coverage.add([row])
+        asking.add_answer(row, None if group == UNKNOWN else self.likelihoods()[row])
+        if group != UNKNOWN and coverage is not None:
+            coverage.add([row])
 
-    def membership(self) -> Floats:
-        """(n, G) everybody's probable group, averaged over the draws; answers as they were given."""
+    def membership(self, every: int = 1) -> Floats:
+        """(n, G) everybody's probable group, averaged over every so many-th draw; answers as they were given."""
         population = self.population
         if self._fitted is None:
             return np.full((len(population), population.n_groups), 1 / population.n_groups)
         known = self.likelihoods()
         rows = np.array(sorted(known), dtype=np.int64)
         likelihood = np.array([known[row] for row in rows.tolist()])
-        blocks = self._fitted.posterior.blocks(population.columns, rows, likelihood)
+        posterior = replace(self._fitted.posterior, weights=self._fitted.posterior.weights[::every])
+        blocks = posterior.blocks(population.columns, rows, likelihood)
         return np.concatenate([members.mean(axis=1, dtype=np.float64) for _, members in blocks])
 
     def view(self, unavailable: Sequence[int] = ()) -> View:
@@ -139,7 +173,7 @@ class ModelMitigation:
     def _view(self, unavailable: Sequence[int]) -> View:
         population, training = self.population, self.population.training
         askable = np.ones(training, dtype=np.bool_)
-        askable[[*self.answers[0].rows, *unavailable]] = False
+        askable[[*self.answers[0].rows, *self.closed, *unavailable]] = False
 
         def scores() -> Scores:
             return population.eta[:training], self.membership()[:training]
@@ -155,11 +189,18 @@ class ModelMitigation:
 
     @cached_property
     def _coverage(self) -> Coverage:
-        return Coverage(self._ordinary)
+        coverage = Coverage(self._ordinary)
+        coverage.add(sorted(self.likelihoods()))
+        return coverage
 
     @cached_property
     def _asking(self) -> Asking:
         by, share = RANDOM_SHARES.get(self.selector, ("label", 1.0))
         people, first = self.population.people, slice(0, self.population.training)
         labels, decisions = people.labels[first], people.decisions[first]
-        return Asking(self.population, labels if by == "label" else 2 * labels + decisions, self.seed, share)
+        strata = labels if by == "label" else 2 * labels + decisions
+        asking = Asking(self.population, strata, self.seed, share, self.answers[0].handed_in)
+        known = self.likelihoods()
+        for row in self.answers[0].rows:
+            asking.add_answer(row, known.get(row))
+        return asking

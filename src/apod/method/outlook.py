@@ -96,4 +96,4 @@ def look_ahead(
 
 def answered(mitigation: Mitigation) -> int:
     """People asked about: where annotators disagree, one stands several times in S."""
-    return len(set(mitigation.answers[0].rows))
+    return len(set(mitigation.answers[0].rows)) - mitigation.answers[0].handed_in

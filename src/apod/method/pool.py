@@ -91,12 +91,14 @@ class Answers:
     """Rows asked about and the group each answer gave; UNKNOWN where the annotator could not tell.
 
     Every asked row counts against the budget and is never asked again; only rows with a group are in S. Where
-    annotators disagree a row stands once per group, with weights that sum to one.
+    annotators disagree a row stands once per group, with weights that sum to one. The first ones may be groups that
+    were handed in: nobody was asked about them, and they cost nothing.
     """
 
     rows: tuple[int, ...] = ()
     groups: tuple[int, ...] = ()
     weights: tuple[float, ...] = field(default=())  # trust in each answer, 1 unless an annotator model says less
+    handed_in: int = field(default=0, kw_only=True)  # so many come first
 
     def __post_init__(self) -> None:
         if not self.weights:
@@ -105,9 +107,14 @@ class Answers:
     def __len__(self) -> int:
         return len(self.rows)
 
+    @property
+    def asked(self) -> int:
+        """How many count against the budget."""
+        return len(self.rows) - self.handed_in
+
     def plus(self, row: int, group: int, weight: float = 1.0) -> Answers:
         """These answers and one more."""
-        return Answers((*self.rows, row), (*self.groups, group), (*self.weights, weight))
+        return Answers((*self.rows, row), (*self.groups, group), (*self.weights, weight), handed_in=self.handed_in)
 
     def known(self) -> tuple[IntArray, IntArray]:
         """Rows and groups of S."""
@@ -131,6 +138,12 @@ class Answers:
     def groups_seen(self) -> set[int]:
         """Groups that have been answered at least once."""
         return {group for group in self.groups if group != UNKNOWN}
+
+    def empty_cells(self, labels: IntArray, n_groups: int) -> list[tuple[int, int]]:
+        """The (group, label) cells that nobody is known of; labels (n,) of the rows that may be asked about."""
+        rows, groups = self.known()
+        filled = set(zip(groups.tolist(), labels[rows].tolist(), strict=True))
+        return [(group, label) for group in range(n_groups) for label in (0, 1) if (group, label) not in filled]
 
 
 @dataclass(frozen=True)

@@ -52,6 +52,7 @@ class Prior:
     margin: float = 0.4
     narrow: float = 0.2  # the three above may be so much narrower
     narrow_share: float = 0.5  # with this probability
+    exact_answers: int = MANY_ANSWERS  # up to so many answers draws are exact
 
     def grid(self, ordinary: int) -> tuple[Floats, Floats]:
         """(T, p + 5) variances of the weights at every width, and (T,) log probabilities of the widths."""
@@ -196,7 +197,7 @@ def sample(
     variances, logs = prior.grid(reader.ordinary_count)
     rng = generator(seed, "posterior of f_a", answers_key(rows[order], likelihood[order]))
     design = Design(columns, variances, logs)
-    if len(rows) > MANY_ANSWERS:
+    if len(rows) > prior.exact_answers:
         return Posterior(reader, draw_normal_weights(design, likelihood[order], rng, CHAINS * kept))
     return Posterior(reader, draw_weights(design, likelihood[order], rng, kept=kept)[0])
 

@@ -48,7 +48,7 @@ class Prepared:
 def prepare(dataset: Dataset, settings: Settings, seed: int, progress: Progress | None = None) -> Prepared:
     """Split by seed, fit the encoding and the body on the training part, embed all rows once."""
     split = split_rows(dataset.key, len(dataset), dataset.task.split, seed)
-    _check_parts(dataset, split)
+    check_parts(dataset, split)
     if settings.body == "precomputed" and is_large(len(dataset)):
         return _prepare_large(dataset, split, seed)
     encoder = TableEncoder(gaps=settings.body != "precomputed").fit(dataset.features.iloc[split.train])
@@ -128,7 +128,8 @@ def make_pool(dataset: Dataset, split: Split, embeddings: Tensor, seed: int, inp
     )
 
 
-def _check_parts(dataset: Dataset, split: Split) -> None:
+def check_parts(dataset: Dataset, split: Split) -> None:
+    """InputError where there is nothing to compare, or a part holds one label only."""
     if len(dataset.group_names) < 2:
         raise InputError(f"{dataset.name} has only one group: fairness needs at least two to compare.")
     for name, rows in (("training", split.train), ("validation", split.validation), ("test", split.test)):

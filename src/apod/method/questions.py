@@ -48,6 +48,11 @@ class Informativeness:
         product = (rows.astype(flat.dtype) @ flat).astype(np.float64)
         return np.asarray(product.reshape(len(rows), *self._members.shape[1:]))
 
+    @property
+    def expected(self) -> int:
+        """How many questions count as answered."""
+        return len(self._past)
+
     def gains(self) -> Floats:
         """(n,) expected fall of the variance of G, summed over the targets."""
         squares = (self._covariance**2).sum(axis=2)  # (n, a)

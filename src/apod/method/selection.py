@@ -8,7 +8,7 @@ The paper's rule (Algorithm 3) in two steps:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -238,12 +238,14 @@ SELECTORS: dict[str, Selector] = {
 """Whom to ask about next, by name."""
 
 
-def first_rows(labels: IntArray, rng: np.random.Generator) -> Iterator[Choice]:
-    """All rows in the order the first answers are drawn: at random, alternating between the labels.
+def first_rows(labels: IntArray, rng: np.random.Generator, closed: Collection[int] = ()) -> Iterator[Choice]:
+    """All rows but the closed ones in the order the first answers are drawn: at random, alternating between the labels.
 
     Nobody's group is known yet, so nothing but the label can be balanced.
     """
     piles = [rng.permutation(np.flatnonzero(labels == label)) for label in (1, 0)]
+    if closed:
+        piles = [pile[~np.isin(pile, list(closed))] for pile in piles]
     for place in range(max(len(pile) for pile in piles)):
         for label, pile in zip((1, 0), piles, strict=True):
             if place < len(pile):
@@ -251,9 +253,9 @@ def first_rows(labels: IntArray, rng: np.random.Generator) -> Iterator[Choice]:
                 yield Choice(int(pile[place]), reason, 1 / (len(pile) - place))
 
 
-def first_choices(pool: Pool) -> Iterator[Choice]:
-    """Everybody in the order of the first answers: random, alternating between the labels; one order for all."""
-    yield from first_rows(pool.labels.numpy(), generator(pool.seed, "first", pool.dataset))
+def first_choices(pool: Pool, closed: Collection[int] = ()) -> Iterator[Choice]:
+    """Everybody who may be asked about, in the order of the first answers: random, alternating between the labels."""
+    yield from first_rows(pool.labels.numpy(), generator(pool.seed, "first", pool.dataset), closed)
 
 
 def first_answers_done(asked: int, groups_seen: int, n_groups: int, budget: int) -> bool:
@@ -262,9 +264,11 @@ def first_answers_done(asked: int, groups_seen: int, n_groups: int, budget: int)
     return asked >= max(least, budget // 3) or (asked >= least and groups_seen == n_groups)
 
 
-def first_choices_until_done(pool: Pool, budget: int, groups_seen: Callable[[], int]) -> Iterator[Choice]:
+def first_choices_until_done(
+    pool: Pool, budget: int, groups_seen: Callable[[], int], closed: Collection[int] = ()
+) -> Iterator[Choice]:
     """The people to ask first, until every group has been seen; the caller takes each answer before the next."""
-    for asked, choice in enumerate(first_choices(pool)):
+    for asked, choice in enumerate(first_choices(pool, closed)):
         if first_answers_done(asked, groups_seen(), pool.n_groups, budget):
             return
         yield choice

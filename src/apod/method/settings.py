@@ -9,18 +9,18 @@ module (`SELECTORS`, `NOTIONS`, `RELAXATIONS`, `PROXIES`); a test compares the t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from numbers import Integral, Real
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
 from apod.errors import BudgetError, InputError, UnknownName
+from apod.method.checks import Check, below, different_strengths, number, one_of, optional, positive, whole
 
 NotionName = Literal["equalized_odds", "true_positive_rate_parity", "false_positive_rate_parity", "demographic_parity"]
 RelaxationName = Literal["sharp", "sigmoid", "linear", "tanh"]
 OverName = Literal["annotated", "pool"]
-SelectorName = Literal["typical", "apod", "random", "stratified", "uncertainty", "coreset", "group"]
+SelectorName = Literal["gap", "cell", "typical", "apod", "random", "stratified", "uncertainty", "coreset", "group"]
 ProxyName = Literal["laplace", "logistic", "perceptron"]
 ReadsName = Literal["inputs", "embeddings"]
 HeadChoiceName = Literal["posterior", "score"]
@@ -36,9 +36,6 @@ STRENGTHS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.8, 1.2, 2.0)
 MOST_PARAMETERS = 8448
 """Weights a posterior may have, over all groups: its matrix takes half a gigabyte then, a round half a minute."""
 
-Check = Callable[[str, Any], None]
-"""InputError unless the value of the setting of this name can be."""
-
 
 @dataclass(frozen=True)
 class Meaning:
@@ -49,55 +46,6 @@ class Meaning:
     check: Check
     option: str | None = None  # on the command line; None: it is not offered there
     choices: tuple[str, ...] = ()
-
-
-def one_of(what: str, kind: Any) -> Check:
-    """A check for one of the names of a Literal type."""
-
-    def check(name: str, value: Any) -> None:
-        if value not in get_args(kind):
-            raise UnknownName(what, str(value), get_args(kind))
-
-    return check
-
-
-def whole(least: int) -> Check:
-    """A check for whole numbers from `least` up."""
-
-    def check(name: str, value: Any) -> None:
-        if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-            raise InputError(f"{name} is {value!r}: pass a whole number from {least} up.")
-
-    return check
-
-
-def below(limit: float, example: str = "") -> Check:
-    """A check for numbers from 0 to below a limit."""
-
-    def check(name: str, value: Any) -> None:
-        if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) < limit:
-            raise InputError(f"{name} is {value!r}: pass a number from 0 to below {limit:g}{example}.")
-
-    return check
-
-
-def positive(name: str, value: Any) -> None:
-    """A check for finite numbers above 0."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < float("inf"):
-        raise InputError(f"{name} is {value!r}: pass a positive number.")
-
-
-def _different_strengths(name: str, value: Any) -> None:
-    if isinstance(value, str) or not isinstance(value, Iterable):
-        raise InputError(f"{name} is {value!r}: pass a list of numbers.")
-    strengths = list(value)
-    for strength in strengths:
-        if isinstance(strength, bool) or not isinstance(strength, Real):
-            raise InputError(f"A strength is {strength!r}: pass numbers.")
-    if not strengths or not all(0 < strength < float("inf") for strength in strengths):
-        raise InputError(f"Strengths must be positive numbers, got {strengths}: leave 0 out, it is always trained.")
-    if len(set(strengths)) != len(strengths):
-        raise InputError(f"Strengths must differ from each other, got {strengths}.")
 
 
 def _name(kind: Any, what: str, title: str, help_: str, option: str | None = None) -> dict[str, Meaning]:
@@ -113,7 +61,11 @@ def _value(check: Check, title: str, help_: str, option: str | None = None) -> d
 
 @dataclass(frozen=True)
 class Settings:
-    """One way of running Algorithm 1."""
+    """One way of running Algorithm 1.
+
+    Without a body a model is kept and its margin corrected (`HEAD_SETTINGS` then have no effect); with one, heads are
+    trained on embeddings (and `CORRECTION_SETTINGS` have none).
+    """
 
     penalty: NotionName = field(
         default="equalized_odds",
@@ -140,7 +92,7 @@ class Settings:
         ),
     )
     selector: SelectorName = field(
-        default="typical",
+        default="gap",
         metadata=_name(SelectorName, "selector", "Who is asked next", "Whom to ask next", "--selector"),
     )
     proxy: ProxyName = field(
@@ -168,7 +120,7 @@ class Settings:
     strengths: tuple[float, ...] = field(
         default=STRENGTHS,
         metadata=_value(
-            _different_strengths,
+            different_strengths,
             "Strengths trained",
             "Strengths of the penalty, comma-separated, e.g. 0.1,0.5,1.",
             "--strengths",
@@ -206,15 +158,55 @@ class Settings:
             "--least-gain",
         ),
     )
-    body: BodyName = field(
-        default="contrastive",
-        metadata=_name(
-            BodyName,
-            "body",
-            "How the body is pre-trained",
-            "How the body is pre-trained (precomputed: the columns are embeddings)",
-            "--body",
+    threshold: float | None = field(
+        default=None,
+        metadata=_value(
+            optional(number),
+            "Threshold",
+            "The score from which on the model predicts the positive label (default: the model's own, 0.5 for "
+            "probabilities).",
+            "--threshold",
         ),
+    )
+    max_accuracy_loss: float = field(
+        default=0.01,
+        metadata=_value(
+            below(1),
+            "Accuracy that a correction may cost",
+            "What a correction may cost in accuracy, as a fraction, its standard error included.",
+            "--max-accuracy-loss",
+        ),
+    )
+    max_balanced_loss: float = field(
+        default=0.015,
+        metadata=_value(
+            below(1),
+            "Balanced accuracy that a correction may cost",
+            "What a correction may cost in balanced accuracy, as a fraction, its standard error included.",
+            "--max-balanced-loss",
+        ),
+    )
+    caution: float = field(
+        default=0.6,
+        metadata=_value(
+            below(100),
+            "Caution",
+            "Standard deviations by which the expected fall of the gap must exceed 0 for a correction to be applied.",
+            "--caution",
+        ),
+    )
+    body: BodyName | None = field(
+        default=None,
+        metadata={
+            "meaning": Meaning(
+                "How the body is pre-trained",
+                "Train heads on embeddings instead of correcting a model; how the body is pre-trained: "
+                f"{', '.join(get_args(BodyName))} (the columns are embeddings).",
+                optional(one_of("body", BodyName)),
+                "--body",
+                get_args(BodyName),
+            )
+        },
     )
     body_epochs: int = field(
         default=50,
@@ -243,6 +235,11 @@ class Settings:
         for name, meaning in SETTINGS.items():
             meaning.check(name, getattr(self, name))
         object.__setattr__(self, "strengths", tuple(float(strength) for strength in self.strengths))
+        if self.body is not None and self.selector in CORRECTION_SELECTORS:
+            raise InputError(
+                f"The selector {self.selector!r} asks by the posterior of a correction: choose another for heads on "
+                "a body, or leave the body out."
+            )
         if self.least_gain and not self.looks_ahead:
             raise InputError(
                 "Only the default preset can end early: a least gain needs the proxy 'laplace', a head chosen by its "
@@ -250,9 +247,14 @@ class Settings:
             )
 
     @property
+    def corrects(self) -> bool:
+        """Whether a model is kept and corrected, rather than heads trained on a body."""
+        return self.body is None
+
+    @property
     def by_posterior(self) -> bool:
         """Whether the posterior of f_a chooses the head; a proxy without one leaves it to the score."""
-        return self.head_choice == "posterior" and self.proxy == "laplace"
+        return not self.corrects and self.head_choice == "posterior" and self.proxy == "laplace"
 
     @property
     def f_a_reads(self) -> ReadsName:
@@ -272,15 +274,38 @@ class Settings:
         return min(sorted(self.strengths), key=lambda strength: abs(strength - self.ask_strength))
 
     def to_dict(self) -> dict[str, Any]:
-        """For result.json and the report: every setting by name, as it takes effect."""
+        """For result.json and the report: every setting that takes effect, by name."""
+        if self.corrects:
+            return {name: getattr(self, name) for name in SETTINGS if name not in HEAD_SETTINGS}
         effective = {
             "proxy_reads": self.f_a_reads,
             "head_choice": "posterior" if self.by_posterior else "score",
             "strengths": sorted(self.strengths),
             "ask_strength": self.asking_strength,
         }
-        return {name: getattr(self, name) for name in SETTINGS} | effective
+        return {name: getattr(self, name) for name in SETTINGS if name not in CORRECTION_SETTINGS} | effective
 
+
+CORRECTION_SELECTORS = ("gap", "cell")
+"""Those that ask by the posterior of a correction alone."""
+CORRECTION_SETTINGS = ("threshold", "max_accuracy_loss", "max_balanced_loss", "caution")
+"""Without effect where heads are trained on a body."""
+HEAD_SETTINGS = (
+    "relaxation",
+    "over",
+    "proxy",
+    "proxy_reads",
+    "head_choice",
+    "strengths",
+    "trajectories",
+    "ask_strength",
+    "body_epochs",
+    "epochs",
+    "head_steps",
+    "batch_size",
+    "dropout",
+)
+"""Without effect where a model is corrected."""
 
 SETTINGS: Mapping[str, Meaning] = MappingProxyType(
     {declared.name: declared.metadata["meaning"] for declared in fields(Settings)}
@@ -291,7 +316,9 @@ SETTINGS: Mapping[str, Meaning] = MappingProxyType(
 PRESETS: Mapping[str, Settings] = MappingProxyType(
     {
         "default": Settings(),
+        "heads": Settings(body="contrastive", selector="typical"),
         "paper": Settings(
+            body="contrastive",
             selector="apod",
             relaxation="linear",
             over="annotated",
@@ -304,8 +331,8 @@ PRESETS: Mapping[str, Settings] = MappingProxyType(
         ),
     }
 )
-"""`paper`: the paper's settings to the letter, a trajectory per strength. `default`: what closes the gap with few
-answers and leaves the head alone where the evidence is thin (docs/method.md)."""
+"""`default`: a model is kept and its margin corrected (docs/method.md). `paper`: the paper's settings to the letter, a
+trajectory per strength. `heads`: heads on a body with a posterior over f_a, which `default` was before."""
 
 
 def settings_from(options: Mapping[str, Any], **fixed: Any) -> Settings:
@@ -317,7 +344,21 @@ def settings_from(options: Mapping[str, Any], **fixed: Any) -> Settings:
     for name in given:
         if name not in SETTINGS or name in fixed:
             raise UnknownName("setting", name, [*(name for name in SETTINGS if name not in fixed), "preset"])
-    return replace(PRESETS[preset], **given, **fixed)
+    if preset == "default" and given.get("body") is not None:
+        preset = "heads"
+    start = PRESETS[preset]
+    body = given.get("body", start.body)
+    idle = [name for name in given if name in (HEAD_SETTINGS if body is None else CORRECTION_SETTINGS)]
+    if idle:
+        raise InputError(_without_effect(idle[0], body is None))
+    return replace(start, **given, **fixed)
+
+
+def _without_effect(name: str, corrects: bool) -> str:
+    option = SETTINGS[name].option or name
+    if corrects:
+        return f"{option} is a setting of heads on a body: add --body contrastive or --preset heads, or leave it out."
+    return f"{option} is a setting of a corrected model: leave it out, or leave the body and its preset out."
 
 
 def answers_allowed(budget: int | float, n_train: int, n_groups: int) -> int:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import minimize
-from scipy.special import expit
+from scipy.special import expit, logit
 
 from apod.errors import InputError
 
@@ -23,6 +23,8 @@ LEAST_SLOPE = 0.05
 """Of each slope, in units of a calibrated model's: strictly increasing, even where scores say nothing."""
 PRIOR_SD = 0.3
 NEAREST_TO_CERTAIN = 1e-12
+INVERSE_STEPS = 60
+"""Halvings of an interval of about 100: to the last bits of a double."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +38,15 @@ class Calibration:
 
     def probability(self, scores: npt.ArrayLike) -> Floats:
         """(n,) P(y = 1) of these scores."""
-        return np.asarray(
-            expit(_features(np.asarray(scores, np.float64), self.probabilities) @ self.slopes + self.offset)
-        )
+        features = _features(np.asarray(scores, np.float64), self.probabilities)
+        return np.asarray(expit((features * self.slopes).sum(axis=1) + self.offset))
+
+    def score(self, probabilities: npt.ArrayLike) -> Floats:
+        """(n,) the scores that mean these probabilities: the inverse, of probabilities cut to (0, 1)."""
+        wanted = logit(np.clip(np.asarray(probabilities, np.float64), NEAREST_TO_CERTAIN, 1 - NEAREST_TO_CERTAIN))
+        if not self.probabilities:
+            return np.asarray((wanted - self.offset) / self.slopes[0])
+        return np.asarray(expit(_inverse_log_odds(wanted - self.offset, *self.slopes)))
 
     @property
     def cut(self) -> float:
@@ -81,3 +89,18 @@ def _features(values: Floats, probabilities: bool) -> Floats:
         raise InputError("A score lies outside [0, 1]: pass probabilities, or say that they are margins.")
     inside = values.clip(NEAREST_TO_CERTAIN, 1 - NEAREST_TO_CERTAIN)
     return np.stack([np.log(inside), -np.log1p(-inside)], axis=1)
+
+
+def _inverse_log_odds(target: Floats, rising: float, falling: float) -> Floats:
+    """(n,) the z with rising x log sigmoid(z) - falling x log sigmoid(-z) = target, by halving: it is increasing in z.
+
+    The sum of the two terms lies between min(a, b) z and max(a, b) z up to (a + b) log 2, which brackets z.
+    """
+    least = min(rising, falling)
+    reach = (np.abs(target) + (rising + falling) * np.log(2)) / least
+    low, high = -reach, reach
+    for _ in range(INVERSE_STEPS):
+        middle = (low + high) / 2
+        value = -rising * np.logaddexp(0, -middle) + falling * np.logaddexp(0, middle)
+        low, high = np.where(value < target, middle, low), np.where(value < target, high, middle)
+    return np.asarray((low + high) / 2)

@@ -5,7 +5,6 @@ X goes to the model as the user gave it. At strength 0 the user's own output is 
 
 from __future__ import annotations
 
-import hashlib
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from apod.errors import InputError
+from apod.models.fingerprint import fingerprint_of
 from apod.models.model import Fitted, Floats, IntArray, checked_scores
 from apod.models.prediction import LogitModule, frozen, mute, on_rows, own_classes
 
@@ -56,11 +56,20 @@ class EstimatorModel:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Of the estimator's kind and settings, and of its scores on the probe."""
-        digest = hashlib.sha256(repr(self.estimator).encode())
-        if self.probe is not None:
-            digest.update(self.margin(self.probe).tobytes())
-        return digest.hexdigest()
+        """Of all that was learnt and set, whoever holds the model and wherever it was stored meanwhile."""
+        return content_fingerprint(self.estimator)
+
+
+def content_fingerprint(estimator: Any) -> str:
+    """Of a fitted model's content, the same for a copy of it; of a frozen one, of what is in it."""
+    from sklearn.frozen import FrozenEstimator
+
+    asked = frozen(estimator)
+    inner = asked.estimator if isinstance(asked, FrozenEstimator) else asked
+    if isinstance(inner, LogitModule):
+        state = {name: value.detach().cpu().numpy() for name, value in inner.module.state_dict().items()}
+        return fingerprint_of([repr(inner.module), sorted(state.items())])
+    return fingerprint_of(inner)
 
 
 def fit_estimator(
@@ -87,8 +96,9 @@ def fit_estimator(
         model = EstimatorModel(frozen(estimator), ordered, cut, probe=probe, column=place)
         return Fitted(model, model.margin(X), False, name, {})
     _warn_of_refit(estimator, name)
+    fitted = _clone(estimator).fit(X, y)  # first: what it cannot be fitted on is its own error, whatever the folds
     own = out_of_fold(estimator, X, y, seed, FOLDS, place)
-    model = EstimatorModel(_clone(estimator).fit(X, y), ordered, cut, probe=probe, column=place)
+    model = EstimatorModel(fitted, ordered, cut, probe=probe, column=place)
     return Fitted(model, own, True, name, {name: float(np.mean((own > cut) == (y == ordered[1])))})
 
 

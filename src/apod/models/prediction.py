@@ -34,7 +34,7 @@ class LogitModule:
         from apod.models.module import finite_rows
 
         rows = finite_rows(X)
-        found = [self._logits(torch.from_numpy(rows[at : at + _AT_ONCE])) for at in range(0, len(rows), _AT_ONCE)]
+        found = [self._logits(torch.tensor(rows[at : at + _AT_ONCE])) for at in range(0, len(rows), _AT_ONCE)]
         return np.concatenate(found) if found else np.empty(0)
 
     def predict_proba(self, X: Any) -> Floats:
@@ -97,10 +97,22 @@ def on_rows(estimator: Any, method: str, rows: Any, count: int, what: str, names
                 f"{what} failed with {type(error).__name__}, on every row alone it does not: check X as a whole."
             ) from error
         row = place if names is None else int(names[place])
+        holds = ", which holds NaN or infinity" if _not_finite(rows, place) else ""
         raise InputError(
-            f"{what} failed with {type(error).__name__} on row {row} (counting from 0): call {method} on that row "
-            "alone to see why, and mend or leave out the row."
+            f"{what} failed with {type(error).__name__} on row {row} (counting from 0){holds}: call {method} on that "
+            "row alone to see why, and mend or leave out the row."
         ) from None
+
+
+def _not_finite(rows: Any, place: int) -> bool:
+    """Whether a number in this row is missing or infinite."""
+    from sklearn.utils import _safe_indexing
+
+    try:
+        cells = np.asarray(_safe_indexing(rows, [place]), dtype=object).ravel().tolist()
+    except (TypeError, ValueError, KeyError, IndexError):
+        return False
+    return any(isinstance(cell, float) and not np.isfinite(cell) for cell in cells)
 
 
 def _first_failing(call: Any, rows: Any, count: int) -> int | None:

@@ -34,6 +34,11 @@ class Scored:
         """These people."""
         return Scored(self.inputs[rows], self.scores[rows], self.eta[rows], self.decisions[rows], self.margins[rows])
 
+    def followed_by(self, others: Scored) -> Scored:
+        """These people and then the others."""
+        both = zip(vars(self).values(), vars(others).values(), strict=True)
+        return Scored(*(np.concatenate(pair) for pair in both))
+
 
 @dataclass(frozen=True, eq=False)
 class ScoredModel:

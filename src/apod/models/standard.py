@@ -18,6 +18,7 @@ import pandas as pd
 from apod.data.frames import as_frame, is_number
 from apod.models.estimator import FOLDS, EstimatorModel, out_of_fold
 from apod.models.model import Fitted, IntArray
+from apod.models.standard_arrays import as_arrays
 
 MOST_CATEGORIES = 254
 """Of one column that keep a category of their own; the rest share one."""
@@ -27,10 +28,13 @@ SMALL_TREES: Mapping[str, float | bool] = MappingProxyType(
 )
 """More accurate than scikit-learn's defaults on every table tried, and faster."""
 
-Recipe = Callable[[list[str], list[str], int], Any]
+Recipe = Callable[..., Any]
+"""Names of the columns of numbers and of categories, a seed, and after how many categories of a column to share one."""
 
 
-def logistic_regression(numbers: list[str], categories: list[str], seed: int) -> Any:
+def logistic_regression(
+    numbers: list[str], categories: list[str], seed: int, most: int | None = MOST_CATEGORIES
+) -> Any:
     """Standardised numbers (missing: the median, and a column that says so), one-hot categories."""
     from sklearn.compose import ColumnTransformer
     from sklearn.impute import SimpleImputer
@@ -39,14 +43,14 @@ def logistic_regression(numbers: list[str], categories: list[str], seed: int) ->
     from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
     filled = SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True)
-    hot = OneHotEncoder(handle_unknown="infrequent_if_exist", max_categories=MOST_CATEGORIES, sparse_output=False)
+    hot = OneHotEncoder(handle_unknown="infrequent_if_exist", max_categories=most, sparse_output=False)
     columns = ColumnTransformer(
         [("numbers", make_pipeline(filled, StandardScaler()), numbers), ("categories", hot, categories)]
     )
     return make_pipeline(columns, LogisticRegression(max_iter=1000))
 
 
-def gradient_boosting(numbers: list[str], categories: list[str], seed: int) -> Any:
+def gradient_boosting(numbers: list[str], categories: list[str], seed: int, most: int | None = MOST_CATEGORIES) -> Any:
     """Histogram gradient boosting with small trees; categories are split as sets, missing cells go where they fit."""
     from sklearn.compose import ColumnTransformer
     from sklearn.ensemble import HistGradientBoostingClassifier
@@ -57,7 +61,7 @@ def gradient_boosting(numbers: list[str], categories: list[str], seed: int) -> A
         handle_unknown="use_encoded_value",
         unknown_value=np.nan,
         encoded_missing_value=np.nan,
-        max_categories=MOST_CATEGORIES,
+        max_categories=most,
     )
     columns = ColumnTransformer([("categories", codes, categories), ("numbers", "passthrough", numbers)])
     booster = HistGradientBoostingClassifier(
@@ -74,6 +78,10 @@ CANDIDATES: Mapping[str, Recipe] = MappingProxyType(
 )
 """The standard models, by name in words, the simplest first."""
 
+EMBEDDED = 200
+"""So many columns, all of them numbers, are embeddings: made for a linear model, and trees take many times as long."""
+FEWEST_KNOWN = 10
+"""Values of a column of numbers that are not missing, for a model to read it: in every fold there are some then."""
 CLEARLY = 1.5
 """Standard errors of the difference by which a candidate has to beat a simpler one."""
 
@@ -83,18 +91,27 @@ def fit_standard(
 ) -> Fitted:
     """The candidate with the best cross-validated accuracy, simpler ones first, fitted on all rows."""
     frame = plain_frame(X)
-    numbers = [name for name in frame.columns if is_number(frame[name])]
-    categories = [name for name in frame.columns if name not in numbers]
+    every = [name for name in frame.columns if is_number(frame[name])]
+    categories = [name for name in frame.columns if name not in every]
+    numbers = [name for name in every if frame[name].notna().sum() >= min(FEWEST_KNOWN, len(frame))]
+    simplest = {name: candidates[name] for name in list(candidates)[:1]}
+    if not numbers and not categories:
+        numbers, candidates = every, simplest
+    if len(numbers) >= EMBEDDED and not categories:
+        candidates = simplest
+    crowded = any(frame[name].nunique() > MOST_CATEGORIES for name in categories)
+    most = MOST_CATEGORIES if crowded else None  # counting categories takes longer than fitting
     scores: dict[str, npt.NDArray[np.float64]] = {}
     for name, recipe in candidates.items():
-        scores[name] = out_of_fold(recipe(numbers, categories, seed), frame, y, seed, FOLDS)
+        scores[name] = out_of_fold(recipe(numbers, categories, seed, most), frame, y, seed, FOLDS)
     right = {name: (own > threshold) == y for name, own in scores.items()}
     best, *others = candidates
     for name in others:
         best = name if clearly_better(right[name], right[best]) else best
     accuracies = {name: float(own.mean()) for name, own in right.items()}
-    fitted = candidates[best](numbers, categories, seed).fit(frame, y)
-    model = EstimatorModel(fitted, np.array([0, 1]), threshold, prepare=plain_frame)
+    fitted = candidates[best](numbers, categories, seed, most).fit(frame, y)
+    predictor = as_arrays(fitted, numbers, categories, frame) or fitted
+    model = EstimatorModel(predictor, np.array([0, 1]), threshold, prepare=plain_frame)
     return Fitted(model, scores[best], True, best, accuracies)
 
 

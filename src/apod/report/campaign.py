@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from apod.fairness.metrics import RATE_WORDS, RATES
+from apod.report.campaign_estimate import audit_says_more, expected_card, expected_section, expected_sentences
 from apod.report.figures import rate_chart, rate_title
 from apod.report.numbers import (
     UNDEFINED,
@@ -47,6 +48,7 @@ def render_campaign(facts: Facts) -> str:
         "cautions": _cautions(facts),
         "audit": audit is not None,
         "outlook": _outlook(facts),
+        "expected": expected_section(facts),
         "asked": _asked(facts),
         "counts": _counts(facts),
         "questions": _questions(facts),
@@ -121,6 +123,9 @@ def _lead(facts: Facts) -> list[str]:
     else:
         drawn, gap = audit["answers"]["drawn"], audit["predictions"]["before"]["gap"]
         sentences.append(f"By {plural(drawn, 'audit answer')} the gap without mitigation is {within(gap)} points.")
+    expected = expected_sentences(facts["estimate"], facts["strength"])
+    if audit is None or not audit_says_more(facts["estimate"], audit["predictions"]["before"]["gap"]):
+        sentences = [sentences[0], *expected, *sentences[1:]]
     return [*sentences, *_mitigated(facts)]
 
 
@@ -130,7 +135,7 @@ def _mitigated(facts: Facts) -> list[str]:
         return ["There is no mitigated model yet: too few training answers."]
     if facts["strength"] == 0:
         return [f"Nothing was changed. {facts['selected_because']}"]
-    said = [f"Mitigation here is the classifier of strength {facts['strength']:g}. {facts['selected_because']}"]
+    said = [f"Mitigation here is the classifier of strength {facts['strength']:.3g}. {facts['selected_because']}"]
     if facts["audit"] is None:
         return said
     gap = facts["audit"]["change"]["gap"]
@@ -163,6 +168,8 @@ def _cards(facts: Facts) -> list[dict[str, str]]:
         views = audit["predictions"]
         gaps = [views[name]["gap"] for name in ("before", "after") if name in views]
         cards.append(_gap_card(gaps, audit["answers"]["drawn"]))
+    elif facts["estimate"] is not None:
+        cards.append(expected_card(facts))
     purposes = status["by_purpose"]
     cards.append(
         {
@@ -274,6 +281,8 @@ def _asked(facts: Facts) -> str:
     for name in ("cannot_tell", "declined", "skipped", "late", "erased"):
         if status[name]:
             said.append(f"{count(status[name])} {name.replace('_', ' ')}")
+    if status["known"]:
+        said.append(f"{plural(status['known'], 'further group was', 'further groups were')} handed in, at no cost")
     return "; ".join(said) + "."
 
 
@@ -336,6 +345,7 @@ def _rules(facts: Facts) -> Table:
     rows = [[Cell(names[key]), Cell("none" if value is None else str(value))] for key, value in told.items()]
     data = facts["data"]
     rows += [
+        [Cell("What is mitigated"), Cell(facts["status"]["model"] or UNDEFINED)],
         [Cell("Who is asked next"), Cell(setting_words("selector", facts["selector"]))],
         [Cell("Features used"), Cell(features_text(data["features"]))],
         [Cell("Share with the positive label"), Cell(percent(data["base_rate"]))],

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from apod import __version__
-from apod.campaign.adapter import settings_of
 from apod.campaign.auditing import told_by_group
+from apod.campaign.engine import Correcting
+from apod.campaign.pool_rows import part
+from apod.campaign.settings import settings_of
 from apod.errors import InputError
 from apod.fairness.metrics import UndefinedRateWarning, evaluate
 from apod.files import digest
@@ -52,6 +54,7 @@ def campaign_facts(campaign: Campaign) -> dict[str, Any]:
         "data": _data(campaign),
         "strength": classifier.selected_strength_ if classifier is not None else None,
         "selected_because": None if classifier is None else classifier.selected_because_,
+        **_expected(campaign),
         "no_classifier": missing,
         "warnings": warned,
         "audit": found.to_dict() if found is not None else None,
@@ -74,6 +77,16 @@ def _classifier(campaign: Campaign) -> tuple[APODClassifier | None, str | None, 
         except InputError as error:  # too few answers so far: the report still says what was asked
             classifier, missing = None, str(error)
     return classifier, missing, [str(one.message) for one in caught if issubclass(one.category, UndefinedRateWarning)]
+
+
+def _expected(campaign: Campaign) -> dict[str, Any]:
+    """What the latest model is expected to do at its operating point and along its path; None for heads."""
+    point, latest = campaign.operating_point(), campaign.history(1)
+    return {
+        "estimate": None if point is None else point.estimate,
+        "confirmation": None if point is None else point.confirmation,
+        "path": latest[-1].outcome["curve"] if latest and point is not None and point.estimate is not None else None,
+    }
 
 
 def _settings(campaign: Campaign) -> dict[str, Any]:
@@ -110,9 +123,14 @@ def _decided(campaign: Campaign, classifier: APODClassifier) -> dict[str, Any] |
     rows = materials.held_out()
     if not len(rows):
         return None
-    features = materials.features()
-    held_out = features[rows] if isinstance(features, np.ndarray) else features.iloc[rows]
-    decided = [(head.predict(held_out) == head.positive_).astype(int) for head in (classifier.at(0.0), classifier)]
+    engine = campaign.engine()
+    if isinstance(engine, Correcting):
+        model = campaign.refitter.load(campaign.refitter.snapshot())
+        found = engine.decisions_at(model, rows, classifier.selected_strength_)
+        decided = [found["before"], found.get("after", found["before"])]
+    else:
+        held_out = part(materials.features(), rows)
+        decided = [(head.predict(held_out) == head.positive_).astype(int) for head in (classifier.at(0.0), classifier)]
     labels = materials.labels()[rows]
     nobody = np.full(len(rows), -1)
     names = ("accuracy", "balanced_accuracy")

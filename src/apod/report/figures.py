@@ -24,6 +24,7 @@ from apod.report.svg import (
     tip,
     words,
 )
+from apod.report.tables import base_name
 
 Result = Mapping[str, Any]
 Series = tuple[str, str, list[float | None]]  # name, class, one value per x
@@ -46,12 +47,12 @@ def rate_title(result: Result, rate: str) -> str:
     return f"{rate.upper()}: label {positive if rate == 'tpr' else negative}, predicted {positive}"
 
 
-def rate_chart(result: Result, rate: str, title: str) -> Markup | None:
-    """One rate per group, without and with mitigation, with intervals; None where nobody has one.
+def rate_chart(result: Result, rate: str, title: str, names: tuple[str, str] = (WITHOUT, WITH)) -> Markup | None:
+    """One rate per group, without and with mitigation (or of decisions by other `names`); None where nobody has one.
 
     Where answers are too few for an estimate its interval stands alone; where nothing is mitigated, one row per group.
     """
-    pairs = [(WITHOUT, "before", result["vanilla"]), (WITH, "after", result["selected"])]
+    pairs = [(names[0], "before", result["vanilla"]), (names[1], "after", result["selected"])]
     pairs = [pair for pair in pairs if pair[2] is not None]
     rows = [
         (name, what, class_, metrics["groups"][name][rate], _group_span(metrics, name, rate))
@@ -84,7 +85,7 @@ def rate_chart(result: Result, rate: str, title: str) -> Markup | None:
 def _rate_row(
     x: Scale, y: float, name: str, what: str, class_: str, value: float | None, ends: tuple[float, float] | None
 ) -> Markup:
-    parts = [words(2, y + 4, what.split()[0], class_="tick")]
+    parts = [words(2, y + 4, shorten(what.split()[0], 9), class_="tick")]
     if ends is not None:
         parts.append(line(x(ends[0]), y, x(ends[1]), y, f"whisker {class_}"))
     if value is None:
@@ -115,7 +116,7 @@ def curve_chart(result: Result) -> Markup | None:
     entries = [e for e in (result["vanilla"], *result["tradeoff"]) if defined(e["gap"]) and defined(e["accuracy"])]
     if not entries:
         return None
-    chosen = result["selected"]["strength"]
+    chosen, base = result["selected"]["strength"], base_name(result)
     marked = [e for e in entries if e["strength"] in (0, chosen)]
     gap_ends = [v for e in marked for v in span(e["intervals"].get("gap")) or ()]
     accuracy_ends = [v for e in marked for v in span(e["intervals"].get("accuracy")) or ()]
@@ -128,19 +129,20 @@ def curve_chart(result: Result) -> Markup | None:
     parts: list[str] = [frame.draw(), polyline(places, "after thin")]
     parts += [_crosshair(e, x, y, "before" if e["strength"] == 0 else "after") for e in marked]
     for entry, place in zip(entries, places, strict=True):
-        parts.append(_curve_mark(entry, place, chosen))
-    parts.append(_curve_labels(entries, places, chosen))
+        parts.append(_curve_mark(entry, place, chosen, base))
+    named = len(entries) if result.get("model") is None else 0  # places on a path speak for themselves
+    parts.append(_curve_labels(entries, places, chosen, base, named))
     said = "; ".join(
-        f"{_strength_name(e['strength'], chosen)}: gap {points(e['gap'])}, accuracy {percent(e['accuracy'])}"
+        f"{_strength_name(e['strength'], chosen, base)}: gap {points(e['gap'])}, accuracy {percent(e['accuracy'])}"
         for e in entries
     )
     return drawing(340, f"Accuracy against gap on the test part. {said}.", *parts)
 
 
-def _strength_name(strength: float, chosen: float) -> str:
+def _strength_name(strength: float, chosen: float, base: str) -> str:
     if strength == 0:
-        return "no mitigation"
-    return f"strength {strength:g}, selected" if strength == chosen else f"strength {strength:g}"
+        return base
+    return f"strength {strength:.3g}, selected" if strength == chosen else f"strength {strength:.3g}"
 
 
 def _crosshair(entry: Result, x: Scale, y: Scale, class_: str) -> Markup:
@@ -154,11 +156,11 @@ def _crosshair(entry: Result, x: Scale, y: Scale, class_: str) -> Markup:
     return Markup("").join(parts)
 
 
-def _curve_mark(entry: Result, place: tuple[float, float], chosen: float) -> Markup:
+def _curve_mark(entry: Result, place: tuple[float, float], chosen: float, base: str) -> Markup:
     strength = entry["strength"]
     shape, radius, class_ = ("square", 6, "before") if strength == 0 else ("circle", 4, "after")
     said = (
-        f"{_strength_name(strength, chosen)}: gap {points(entry['gap'])} points, "
+        f"{_strength_name(strength, chosen, base)}: gap {points(entry['gap'])} points, "
         f"accuracy {percent(entry['accuracy'])}, balanced accuracy {percent(entry['balanced_accuracy'])}"
     )
     mark = tag("path", tip(said), d=marker(shape, *place, radius), class_=f"mark {class_}")
@@ -166,13 +168,18 @@ def _curve_mark(entry: Result, place: tuple[float, float], chosen: float) -> Mar
     return Markup("").join([ring, mark])
 
 
-def _curve_labels(entries: Sequence[Result], places: Sequence[tuple[float, float]], chosen: float) -> Markup:
-    """Each point's strength beside it, vanilla and selected first; a label that finds no free place is left out."""
+def _curve_labels(
+    entries: Sequence[Result], places: Sequence[tuple[float, float]], chosen: float, base: str, most: int
+) -> Markup:
+    """Strengths beside their points, vanilla and selected first, then `most` others or the last; a label that finds no
+    free place is left out."""
     taken = [(px - 5, py - 5, px + 5, py + 5) for px, py in places]
     parts = []
-    for i in sorted(range(len(entries)), key=lambda i: entries[i]["strength"] not in (0, chosen)):
+    marked = [i for i, entry in enumerate(entries) if entry["strength"] in (0, chosen)]
+    others = [i for i in range(len(entries)) if i not in marked][:most] or [len(entries) - 1]
+    for i in dict.fromkeys([*marked, *others]):
         strength = entries[i]["strength"]
-        text = _strength_name(strength, chosen) if strength in (0, chosen) else f"{strength:g}"
+        text = _strength_name(strength, chosen, base) if strength in (0, chosen) else f"{strength:.3g}"
         found = _free_place(text, places[i], taken)
         if found is None:
             continue

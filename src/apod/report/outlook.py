@@ -55,7 +55,7 @@ def expected_so_far(rounds: Sequence[Entry]) -> list[dict[str, Any]]:
     """Answers, expected gap and its interval of the head that each round's posterior speaks for."""
     found = []
     for entry in rounds:
-        estimate = entry["estimate"]
-        head = next(one for one in estimate["heads"] if one["strength"] == estimate["strength"])
+        choice = entry["choice"]
+        head = next(one for one in choice["heads"] if one["strength"] == choice["strength"])
         found.append({"answers": entry["answered"], "gap": head["gap"], "interval": head["interval"]})
     return found

@@ -15,7 +15,7 @@ from apod.errors import InputError
 from apod.report.pictures import Pictures
 from apod.report.view import page
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 def render_report(result: Mapping[str, Any], pictures: Pictures | None = None) -> str:

@@ -38,6 +38,8 @@ SETTING_WORDS: Mapping[str, Mapping[Any, str]] = {
         "pool": "everybody, weighted by the guessed groups",
     },
     "selector": {
+        "gap": "half random people of each label, half those whose answer tells most about the gap",
+        "cell": "a random person of each label and decision in turn",
         "typical": "a typical person of each label in turn: in the densest region no answer covers yet",
         "apod": "the subgroup with the worst accuracy, and in it the person farthest from all answers (AIS)",
         "random": "a random person",
@@ -60,7 +62,9 @@ SETTING_WORDS: Mapping[str, Mapping[Any, str]] = {
         "shared": "one set of answers for all strengths",
         "per strength": "a set of answers for each strength",
     },
+    "threshold": {None: "the model's own"},
     "body": {
+        None: "none: a model is corrected",
         "contrastive": "contrastively, without labels",
         "cross_entropy": "on the labels",
         "precomputed": "not at all: the columns are embeddings",
@@ -112,11 +116,11 @@ def features_text(names: Sequence[str]) -> str:
 
 def setting_words(name: str, value: Any) -> str:
     """A setting's value as a reader would say it, with its name in the command where the two differ."""
-    if value is None:
-        return "none"
     if isinstance(value, (list, tuple)):
         return ", ".join(setting_words(name, one) for one in value)
     said = SETTING_WORDS.get(name, {}).get(value)
+    if value is None:
+        return said or "none"
     if said is not None:
         return f"{said} ({value})" if isinstance(value, str) else said
     return f"{value:g}" if isinstance(value, float) else str(value).replace("_", " ")
@@ -141,6 +145,8 @@ def command(result: Result) -> str:
     for name, meaning in SETTINGS.items():
         if meaning.option is not None and settings.get(name):
             options[meaning.option] = _argument(settings[name])
+    model = result.get("model")
+    options |= {"--score": model["score"]} if model is not None and model["score"] is not None else {}
     options |= {"--reference": result["reference"], "--split": _argument(settings["split"])}
     said = [f"{option} {shlex.quote(str(value))}" for option, value in options.items()]
     lines = [f"apod run {shlex.quote(str(result['dataset']))}"]

@@ -69,6 +69,11 @@ def notion_of(result: Result) -> Notion:
     return find_notion(result.get("notion", EQUALIZED_ODDS.name))
 
 
+def base_name(result: Result) -> str:
+    """What strength 0 is called: a model of its own, or heads without a penalty."""
+    return "no mitigation" if result.get("model") is None else "base model"
+
+
 def groups_table(result: Result) -> Table:
     """Every group's rates without and with mitigation; without alone where nothing is mitigated."""
     vanilla, selected = result["vanilla"], result["selected"]
@@ -114,14 +119,14 @@ def curve_table(result: Result) -> Table:
         intervals = entry["intervals"]
         rows.append(
             [
-                Cell(_strength(result, entry)),
+                Cell(strength_cell(result, entry)),
                 Cell(percent(entry["accuracy"]), percent_span(intervals.get("accuracy"))),
                 Cell(percent(entry["balanced_accuracy"]), percent_span(intervals.get("balanced_accuracy"))),
                 Cell(points(entry["gap"]), percent_span(intervals.get("gap"))),
             ]
         )
     columns = ["Strength", "Accuracy", "Balanced accuracy", "Gap, points"]
-    return Table("Every strength on the test part, with 95% intervals", columns, rows, 1, _selected_row(result))
+    return Table("Every strength on the test part, with 95% intervals", columns, rows, 1, selected_row(result))
 
 
 def choice_table(result: Result) -> Table:
@@ -131,7 +136,7 @@ def choice_table(result: Result) -> Table:
         validation = entry["validation"]
         rows.append(
             _cells(
-                _strength(result, entry),
+                strength_cell(result, entry),
                 decimal(entry["eop"]),
                 decimal(entry["delta_eo"]),
                 points(entry["demographic_parity_difference"]),
@@ -143,21 +148,23 @@ def choice_table(result: Result) -> Table:
     columns = ["Strength", "EOP", "ΔEO", "Difference of selection rates, points", "Kept from round"]
     columns += ["Validation accuracy", "Validation fairness", "Validation score"]
     caption = "The paper's measures on the test part, and the validation score a strength was judged by"
-    return Table(caption, columns, rows, 1, _selected_row(result))
+    return Table(caption, columns, rows, 1, selected_row(result))
 
 
 def _curve(result: Result) -> list[Result]:
     return [result["vanilla"], *result["tradeoff"]]
 
 
-def _strength(result: Result, entry: Result) -> str:
+def strength_cell(result: Result, entry: Result) -> str:
+    """A strength, with what it is called."""
+    chosen = ", selected" if entry["strength"] == result["selected"]["strength"] else ""
     if entry["strength"] == 0:
-        return "0, no mitigation"
-    chosen = entry["strength"] == result["selected"]["strength"]
-    return f"{entry['strength']:g}, selected" if chosen else f"{entry['strength']:g}"
+        return f"0, {base_name(result)}{chosen if result.get('model') is not None else ''}"
+    return f"{entry['strength']:.3g}{chosen}"
 
 
-def _selected_row(result: Result) -> int | None:
+def selected_row(result: Result) -> int | None:
+    """Which row of a table of all strengths is the selected one."""
     strengths = [entry["strength"] for entry in _curve(result)]
     chosen = result["selected"]["strength"]
     return strengths.index(chosen) if chosen in strengths else None
@@ -194,17 +201,19 @@ def subgroups_table(result: Result) -> Table | None:
         return None
     last = result["rounds"][-1]["subgroups"]
     answered, pool = sum(s["answered"] for s in last), sum(s["pool"] for s in last)
+    centred = any(s["centred_accuracy"] is not None for s in last)  # not every way of asking looks at it
     rows = [
         _cells(
             f"{s['group']}, {label_name(s['label'])}",
             count(s["answered"]),
             percent(s["answered"] / answered if answered else None, 0),
             percent(s["pool"] / pool if pool else None, 0),
-            signed_points(s["centred_accuracy"]),
+            *([signed_points(s["centred_accuracy"])] if centred else []),
         )
         for s in last
     ]
-    columns = ["Subgroup", "Answers", "Share of answers", "Share of pool (proxy)", "Accuracy against mean, points"]
+    columns = ["Subgroup", "Answers", "Share of answers", "Share of pool (guessed)"]
+    columns += ["Accuracy against mean, points"] if centred else []
     return Table("Subgroups after the last answer", columns, rows)
 
 

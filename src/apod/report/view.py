@@ -7,8 +7,9 @@ from typing import Any
 
 from markupsafe import Markup
 
-from apod.report import tables
+from apod.report import corrected, tables
 from apod.report.audited import audited_table
+from apod.report.comparison import comparison
 from apod.report.figures import Series, answers_chart, changes_chart, curve_chart, rate_chart, rate_title
 from apod.report.numbers import count, defined, label_name, listed, percent, percent_span, plain, points, signed_points
 from apod.report.outlook import expected_so_far, outlook_chart, outlook_sentence
@@ -25,7 +26,7 @@ WORST_FIRST = ("apod", "group")
 
 def page(result: Result, pictures: Pictures) -> dict[str, Any]:
     """The template's variables."""
-    verdict = judge(result)
+    verdict, kept = judge(result), corrected.is_corrected(result)
     negative, positive = (label_name(name) for name in result["label_names"])
     return {
         "result": result,
@@ -41,12 +42,17 @@ def page(result: Result, pictures: Pictures) -> dict[str, Any]:
         "curve": {
             "chart": curve_chart(result),
             "table": tables.curve_table(result),
-            "choice": tables.choice_table(result),
-            "text": _choice(result),
+            "choice": corrected.expected_table(result) if kept else tables.choice_table(result),
+            "text": [*(corrected.choice_text(result) if kept else _choice(result)), *_hindsight(result)],
         },
+        "model": corrected.model_text(result) if kept else None,
+        "done": corrected.chosen_text(result) if kept else [],
+        "arbitrary": corrected.arbitrary_text(result) if kept else "",
+        "estimate": corrected.estimate_section(result) if kept else None,
         "rounds": _rounds(result),
         "outlook": _outlook(result),
         "changes": {"chart": changes_chart(result), "table": tables.changes_table(result)},
+        "comparison": comparison(result),
         "audited": audited_table(result) if result.get("audit") else None,
         "asked": _asked(result, pictures),
         "bound": _bound(result),
@@ -67,6 +73,7 @@ def _cards(result: Result, verdict: Any) -> list[dict[str, str]]:
     }[gap.direction]
     paired = "" if gap.paired is None else f", interval of the change {_signed_span(gap.paired)}"
     return [
+        *([corrected.estimate_card(result)] if result.get("estimate") and gap.direction == "undefined" else []),
         {
             "what": "Accuracy",
             "before": percent(accuracy.before),
@@ -83,7 +90,8 @@ def _cards(result: Result, verdict: Any) -> list[dict[str, str]]:
             "what": "Answers used",
             "after": f"{count(len(result['answers']))} of {count(result['n_train'])}",
             "small": f"{percent(len(result['answers']) / result['n_train'], 2)} of the pool. "
-            "The selected head was trained with nobody else's group.",
+            f"{'The correction was fitted' if corrected.is_corrected(result) else 'The selected head was trained'} "
+            "with nobody else's group.",
         },
         {
             "what": "Decisions that change",
@@ -136,23 +144,28 @@ def _choice(result: Result) -> list[str]:
         text += f", on the validation part. {result['selected_because'].rstrip('.')}"
     elif defined(score):
         text += f": the best accuracy + fairness on the validation part ({plain(score, 4)})"
-    sentences = [f"{text}. The groups there are guesses of the proxy; the test part had no say."]
+    return [f"{text}. The groups there are guesses of the proxy; the test part had no say."]
+
+
+def _hindsight(result: Result) -> list[str]:
+    """Strengths that the test part would have chosen, and why that is no choice."""
+    selected = result["selected"]
     better = [
-        f"{e['strength']:g}"
+        f"{e['strength']:.3g}"
         for e in result["tradeoff"]
         if defined(e["gap"])
         and defined(selected["gap"])
         and e["gap"] < selected["gap"]
         and e["accuracy"] >= selected["accuracy"]
     ]
-    if better:
-        word = "Strength" if len(better) == 1 else "Strengths"
-        verb = "looks" if len(better) == 1 else "look"
-        sentences.append(
-            f"{word} {listed(better)} {verb} better on the test part, in gap and in accuracy. That is hindsight: "
-            "whoever picks by the test part needs fresh people to report on."
-        )
-    return sentences
+    if not better:
+        return []
+    word = "Strength" if len(better) == 1 else "Strengths"
+    verb = "looks" if len(better) == 1 else "look"
+    return [
+        f"{word} {listed(better)} {verb} better on the test part, in gap and in accuracy. That is hindsight: "
+        "whoever picks by the test part needs fresh people to report on."
+    ]
 
 
 def _rounds(result: Result) -> dict[str, Any]:
@@ -160,25 +173,39 @@ def _rounds(result: Result) -> dict[str, Any]:
     if not rounds:
         return {"gap": None, "accuracy": None}
     answered = [r["answered"] for r in rounds]
+    corrects = corrected.is_corrected(result)
     kept = next((r["answered"] for r in rounds if r["round"] == result["selected"]["round"]), None)
+    base = tables.base_name(result)
+    name = "as would be selected" if corrects else f"strength {chosen:.3g}"
+
+    def after(entry: Result, metric: str) -> float | None:
+        if corrects:  # the strength means another correction in every round
+            return _defined(entry["choice"]["test"][metric])
+        return _at_strength(entry, chosen, metric)
 
     def series(metric: str) -> list[Series]:
         return [
-            ("no mitigation", "before", [_at_strength(r, 0.0, metric) for r in rounds]),
-            (f"strength {chosen:g}", "after", [_at_strength(r, chosen, metric) for r in rounds]),
+            (base, "before", [_at_strength(r, 0.0, metric) for r in rounds]),
+            (name, "after", [after(r, metric) for r in rounds]),
         ]
 
-    def alt(name: str, metric: str, text: Any) -> str:
-        first, last = (_at_strength(r, chosen, metric) for r in (rounds[0], rounds[-1]))
+    def alt(title: str, metric: str, text: Any) -> str:
+        first, last = (after(r, metric) for r in (rounds[0], rounds[-1]))
         return (
-            f"{name} on the test part by number of answers: strength {chosen:g} goes from {text(first)} after "
-            f"{answered[0]} answers to {text(last)} after {answered[-1]}; without mitigation "
+            f"{title} on the test part by number of answers: {name} goes from {text(first)} after "
+            f"{answered[0]} answers to {text(last)} after {answered[-1]}; {base} "
             f"{text(_at_strength(rounds[-1], 0.0, metric))} at the end."
         )
 
+    marked, right = None if corrects else kept, 150 if corrects else 104
     return {
         "gap": answers_chart(
-            answered, series("gap"), "Gap, points (↓ lower = fairer)", alt("Gap", "gap", points), chosen=kept
+            answered,
+            series("gap"),
+            "Gap, points (↓ lower = fairer)",
+            alt("Gap", "gap", points),
+            chosen=marked,
+            right=right,
         ),
         "accuracy": answers_chart(
             answered,
@@ -186,7 +213,8 @@ def _rounds(result: Result) -> dict[str, Any]:
             "Accuracy (↑ higher = better)",
             alt("Accuracy", "accuracy", percent),
             percentages=True,
-            chosen=kept,
+            chosen=marked,
+            right=right,
         ),
         "kept": kept,
     }
@@ -194,13 +222,16 @@ def _rounds(result: Result) -> dict[str, Any]:
 
 def _outlook(result: Result) -> dict[str, Any] | None:
     outlook = result.get("outlook")
-    if not outlook:
+    if not isinstance(outlook, list):  # of a corrected model it stands beside the choice
         return None
     return {"text": outlook_sentence(outlook), "chart": outlook_chart(expected_so_far(result["rounds"]), outlook)}
 
 
 def _at_strength(entry: Result, strength: float, metric: str) -> float | None:
-    value = next((point[metric] for point in entry["curve"] if point["strength"] == strength), None)
+    return _defined(next((point[metric] for point in entry["curve"] if point["strength"] == strength), None))
+
+
+def _defined(value: float | None) -> float | None:
     return value if defined(value) else None
 
 
@@ -216,6 +247,7 @@ def _asked(result: Result, pictures: Pictures) -> dict[str, Any]:
         "rules": sorted({str(a["reason"].get("rule")) for a in answers[first:]} - {"None"}),
         "subgroups": _subgroups_chart(result),
         "subgroups_table": tables.subgroups_table(result),
+        "centred": any(value is not None for value in _centred(result)),
         "worst_first": result["settings"]["selector"] in WORST_FIRST,
         "distances": any(answer["reason"].get("distance") is not None for answer in answers),
         "contradiction": tables.proxy_contradiction(result),
@@ -228,6 +260,11 @@ def _asked(result: Result, pictures: Pictures) -> dict[str, Any]:
         "random": pictures.plane is not None and pictures.plane.random is not None,
         "legend": _legend(result, answers),
     }
+
+
+def _centred(result: Result) -> list[float | None]:
+    last = result["rounds"][-1]["subgroups"] if result["rounds"] else []
+    return [subgroup["centred_accuracy"] for subgroup in last]
 
 
 def _legend(result: Result, answers: Sequence[Result]) -> list[tuple[Markup, str]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,48 +13,58 @@ from apod.audit import allocate, audit, draw_people
 from apod.audit.sampling import cells_of, check_people
 from apod.data.dataset import UNKNOWN
 from apod.errors import BudgetError
-from apod.method.algorithm1 import Mitigation, Question
+from apod.method.algorithm1 import Question
 from apod.method.annotators import Interview
-from apod.method.prepare import Prepared
+from apod.method.pool import Answers
 from apod.method.selection import Choice
 from apod.randomness import generator
+from apod.run.record import Measured
 
-AUDIT = -1
-"""Stands for the trajectory in the file of answers: audit answers belong to none."""
+AUDIT, VERIFYING = -1, -2
+"""Stand for the trajectory in the file of answers: what audits and verifies belongs to none."""
 
 RULE = "audit, random person of a label and both decisions"
 
 
-def audited(
-    prepared: Prepared,
-    mitigation: Mitigation,
-    trajectory: int,
-    predicted: npt.NDArray[np.bool_],
-    answers: int,
-    interview: Interview,
-    seed: int,
-) -> dict[str, Any] | None:
+@dataclass(frozen=True, eq=False)
+class Audited:
+    """The test part, as an audit meets it."""
+
+    measured: Measured
+    predicted: npt.NDArray[np.bool_]  # (2, n_test) before, after
+    guessed: npt.NDArray[np.float64]  # (n_test, G) group probabilities
+    known: Answers = field(default_factory=Answers)  # handed in: they speak for themselves
+    closed: Sequence[int] = ()  # nobody can answer for these: they are no part of the audit
+
+
+def audited(people: Audited, answers: int, round_: int, interview: Interview) -> dict[str, Any] | None:
     """Estimates per group before and after from so many answers about the test part, as `apod audit --json` has them.
 
-    predicted (2, n_test): before, after. None where nobody who was drawn could be told.
+    None where nobody who was drawn could be told.
     """
-    dataset, test = prepared.dataset, prepared.split.test
-    if answers > len(test):
-        raise BudgetError(f"An audit of {answers} people does not fit a test part of {len(test)}: ask for fewer.")
-    labels, names = dataset.labels[test], dataset.group_names
-    decisions = {"before": predicted[0].astype(np.int64), "after": predicted[1].astype(np.int64)}
-    groups, chance = np.full(len(test), UNKNOWN), np.full(len(test), np.nan)
-    plan = cells_of(check_people(labels, decisions, groups, names), list(decisions))
+    measured, part = people.measured, np.delete(np.arange(len(people.measured.rows)), list(people.closed))
+    dataset, notion, seed = measured.dataset, measured.notion, measured.seed
+    labels, names = dataset.labels[measured.rows[part]], dataset.group_names
+    before, after = people.predicted[:, part].astype(np.int64)
+    decisions = {"before": before, "after": after}
+    groups, chance = np.full(len(part), UNKNOWN), np.full(len(part), np.nan)
+    known = np.isin(part, people.known.rows)
+    groups[known] = np.array(people.known.groups, dtype=np.int64)[np.searchsorted(people.known.rows, part[known])]
+    free = np.flatnonzero(~known)
+    if answers > len(free):
+        raise BudgetError(f"An audit of {answers} people does not fit the {len(free)} of the test part: ask for fewer.")
+    plan = cells_of(check_people(labels, decisions, groups, names, chance), list(decisions))
     even = np.full((len(plan.sizes), len(names)), 1 / len(names))
-    counts = allocate(even, plan.views, answers, notion=mitigation.notion)
-    drawn = draw_people(plan.code, counts, np.arange(len(test)), generator(seed, "audit", dataset.key))
+    room = np.bincount(plan.code[free], minlength=len(plan.sizes))
+    counts = allocate(even, plan.views, answers, room, notion)
+    drawn = draw_people(plan.code, counts, free, generator(seed, "audit", dataset.key))
     for row, probability in zip(drawn.rows.tolist(), drawn.probability.tolist(), strict=True):
-        choice = Choice(row, {"rule": RULE}, probability)
-        groups[row] = interview(Question(AUDIT, mitigation.round, choice, "audit"))
+        choice = Choice(int(part[row]), {"rule": RULE}, probability)
+        groups[row] = interview(Question(AUDIT, round_, choice, "audit"))
         chance[row] = probability
-    if (groups == UNKNOWN).all():
+    if (groups[drawn.rows] == UNKNOWN).all():
         return None
-    guessed = mitigation.membership(prepared.test_seen)[trajectory].double().numpy()
+    proxies = people.guessed[part]
     return audit(
-        labels, decisions, groups, names, probability=chance, proxies=guessed, seed=seed, notion=mitigation.notion
+        labels, decisions, groups, names, probability=chance, proxies=proxies, seed=seed, notion=notion
     ).to_dict()

@@ -1,7 +1,8 @@
 """A run on disk: the state after every round, and every answer the moment it was given.
 
-`answers.jsonl` is written first and line by line, so no answer is ever lost; `state.safetensors` saves the training
-that led there. Together they continue an interrupted run bit for bit.
+`answers.jsonl` is written first and line by line, so no answer is ever lost; `state.safetensors` saves the training of
+heads that led there. Together they continue an interrupted run bit for bit. The correction of a model is a function of
+the answers and needs no state.
 
 Both are checked before anything of them is used: every line of answers holds a digest of itself and all lines before
 it, the state a checksum, and what they say must fit the run. So a changed, mixed-up or damaged checkpoint is refused.
@@ -12,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +29,19 @@ from apod.files import digest, read_tensors, write_private, write_tensors
 from apod.method.algorithm1 import Mitigation, Question
 from apod.method.choice import BestHeads
 from apod.method.pool import Answers
-from apod.run.audited import AUDIT
+from apod.report.render import SCHEMA_VERSION
+from apod.run.audited import AUDIT, VERIFYING
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What answers of a run can be about."""
+
+    trajectories: int
+    training: int  # rows
+    validation: int  # rows
+    test: int  # rows
+    groups: int
 
 
 def fingerprint(dataset: Dataset, facts: dict[str, Any]) -> str:
@@ -60,7 +74,7 @@ class Checkpoint:
         self._state.parent.mkdir(parents=True, exist_ok=True)
         self._state.parent.chmod(0o700)  # the answers are people's groups: for the owner's eyes
         self._state.unlink(missing_ok=True)
-        self._write_line({"run": self._key}, mode="w")
+        self._write_line({"run": self._key, "schema": SCHEMA_VERSION}, mode="w")
 
     def keep(self, question: Question, group: int) -> None:
         """Make one answer durable before it is used."""
@@ -68,7 +82,7 @@ class Checkpoint:
         self._last = line_digest(self._last, given)
         self._write_line(given | {"digest": self._last})
 
-    def heard(self, mitigation: Mitigation, test_rows: int) -> dict[tuple[int, int], int]:
+    def heard(self, sizes: Sizes) -> dict[tuple[int, int], int]:
         """All answers of the interrupted run, by (trajectory, row of the training part, or of the test part)."""
         try:
             lines = self._answers.read_bytes().split(b"\n")
@@ -76,13 +90,18 @@ class Checkpoint:
             raise CheckpointError(f"There is no run to resume in {self._answers.parent}: leave out --resume.") from None
         lines.pop()  # b"" where the last line is whole; a torn one's answer was never used
         entries = [_parse(line) for line in lines]
+        if entries and entries[0].get("schema") != SCHEMA_VERSION:
+            raise CheckpointError(
+                f"The run in {self._answers.parent} was begun by another version of apod, which cannot be resumed: "
+                "run it anew without --resume, or choose another --out."
+            )
         if not entries or entries[0].get("run") != self._key:
             raise CheckpointError(
                 f"The run in {self._answers.parent} had other data, settings, seed or budget: "
                 "resume it with the same ones, or choose another --out."
             )
         found = self._chained(entries[1:])
-        _check_heard(found, mitigation, test_rows)
+        _check_heard(found, sizes)
         write_private(self._answers, b"".join(line + b"\n" for line in lines))
         return found
 
@@ -128,7 +147,7 @@ class Checkpoint:
         best.restore({n.removeprefix("best."): tensor for n, tensor in tensors.items() if n.startswith("best.")})
         for number, told in enumerate(answers):
             mitigation.answers[number] = told
-            mitigation.coverage[number].add(told.known()[0].tolist())
+            mitigation.coverage[number].add(told.known()[0].tolist()[told.handed_in :])  # those are there already
         return record
 
     def _write_line(self, entry: dict[str, Any], mode: str = "a") -> None:
@@ -172,13 +191,13 @@ def _require(fits: bool, otherwise: str) -> None:
         raise _damaged(otherwise)
 
 
-def _check_heard(heard: Mapping[tuple[int, int], int], mitigation: Mitigation, test_rows: int) -> None:
+def _check_heard(heard: Mapping[tuple[int, int], int], sizes: Sizes) -> None:
     """Every answer is about a row of the run and names one of its groups, or none."""
-    pool = mitigation.pool
+    rows = {AUDIT: sizes.test, VERIFYING: sizes.training + sizes.validation}
     for (trajectory, row), group in heard.items():
-        _require(AUDIT <= trajectory < len(mitigation.answers), "an answer belongs to no trajectory of the run")
-        _require(0 <= row < (test_rows if trajectory == AUDIT else len(pool.labels)), "an answer is about no row")
-        _require(UNKNOWN <= group < pool.n_groups, "an answer names no group of the run")
+        _require(VERIFYING <= trajectory < sizes.trajectories, "an answer belongs to no trajectory of the run")
+        _require(0 <= row < rows.get(trajectory, sizes.training), "an answer is about no row")
+        _require(UNKNOWN <= group < sizes.groups, "an answer names no group of the run")
 
 
 def _checked_round(round_: Any) -> int:
@@ -194,10 +213,11 @@ def _checked_answers(saved: Any, mitigation: Mitigation, heard: Mapping[tuple[in
         _require(len(rows) == len(groups) == len(weights) == len(set(rows)), "its answers are incomplete or repeated")
         _require(all(type(value) is int for value in (*rows, *groups)), "an answer is no number of a group")
         told = {(trajectory, row): group for row, group in zip(rows, groups, strict=True)}
-        _check_heard(told, mitigation, 0)
+        _check_heard(told, Sizes(len(mitigation.answers), len(mitigation.pool.labels), 0, 0, mitigation.pool.n_groups))
         _require(all(heard.get(place, group) == group for place, group in told.items()), "two answers contradict")
+        handed_in = mitigation.answers[trajectory].handed_in
         _require(all(type(weight) is float and 0 < weight <= 1 for weight in weights), "a weight is none")
-        found.append(Answers(tuple(rows), tuple(groups), tuple(weights)))
+        found.append(Answers(tuple(rows), tuple(groups), tuple(weights), handed_in=handed_in))
     return found
 
 
@@ -230,5 +250,5 @@ def _checked_record(record: Any, names: Collection[str], round_: int, answers: S
         fits = len(record[name]) == round_ and all(isinstance(entry, dict) for entry in record[name])
         _require(fits, "its record is of another number of rounds")
     told = [len(answered) for answered in record["answers"]]
-    _require(told == [len(given) for given in answers], "its record is of other answers")
+    _require(told == [given.asked for given in answers], "its record is of other answers")
     return dict(record)

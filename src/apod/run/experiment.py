@@ -10,25 +10,28 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from apod import __version__
 from apod.audit.estimate import ENOUGH
-from apod.data.blocks import steps_per_round
-from apod.data.dataset import UNKNOWN, Dataset, check_group_count
+from apod.data.dataset import UNKNOWN, Dataset, IntArray, check_group_count
 from apod.errors import InputError
-from apod.heads.bank import HeadBank
-from apod.method.algorithm1 import Answered, Mitigation, Plan, run_rounds
+from apod.files import digest
+from apod.method.algorithm1 import Answered, run_rounds
 from apod.method.annotators import Annotator, Interview, RecordedGroups
-from apod.method.choice import BestHeads
-from apod.method.pod import Training
+from apod.method.pool import Answers
 from apod.method.prepare import Prepared, prepare
 from apod.method.settings import PER_STRENGTH, Settings, answers_allowed
-from apod.run import record
-from apod.run.audited import audited
-from apod.run.checkpoint import Checkpoint, data_fingerprint, fingerprint
-from apod.run.recorder import Recorder
+from apod.report.render import SCHEMA_VERSION
+from apod.run.approach import Approach, Finished, Recorder, answers_notes, measured
+from apod.run.audited import Audited, audited
+from apod.run.checkpoint import Checkpoint, Sizes, data_fingerprint, fingerprint
+from apod.run.correction import CorrectionOfModel
+from apod.run.heads import HeadsOnBody
 from apod.threads import one_thread
 
-SCHEMA_VERSION = 1
+MOST_VERIFYING = 0.33
+"""Share of the budget that may be kept to verify a correction."""
 
 
 class Listener:
@@ -49,13 +52,8 @@ class Outcome:
     """The result (as in docs/result.md) and what it was computed with."""
 
     result: dict[str, Any]
-    prepared: Prepared
-    mitigation: Mitigation
-    kept: HeadBank  # every head at its best round
-    selected: int  # the head that head selection chose
-    settings: Settings
-    heads: BestHeads  # what `kept` was chosen from
-    estimates: list[dict[str, Any] | None]  # of every round by the posterior, those that result.json withholds too
+    approach: Approach
+    finished: Finished
 
 
 class Stopwatch:
@@ -93,67 +91,156 @@ def run_experiment(
     resume: bool = False,
     listener: Listener | None = None,
     audit_share: float = 0.0,
+    verify_share: float = 0.0,
     prepared: Prepared | None = None,
+    score: str | None = None,
 ) -> Outcome:
     """Run Algorithm 1 until the budget is spent and report on the test part.
 
     Without an annotator the recorded groups answer, each counted when it is read. With `checkpoint`, a folder, the
     run can be interrupted at any moment and continued with `resume`. With `audit_share` that share of the budget is
     kept for people of the test part, drawn at random when all else is done: what can be said without records.
-    `prepared` saves pre-training where the same dataset, settings of the body and seed were prepared before.
+    With `verify_share` that share of the budget is kept to try a correction on people whose decision it changes.
+    `score` names the column that holds the scores of the model to correct; by default one is fitted. `prepared` saves
+    pre-training where the same dataset, settings of the body and seed were prepared before.
     """
     listener, watch = listener or Listener(), Stopwatch()
-    if annotator is None and (dataset.groups == UNKNOWN).all():
-        raise InputError(
-            f"{dataset.name} has no recorded groups to answer from: name a sensitive column or an annotator."
-        )
-    check_group_count(len(dataset.group_names))
-    n_train = int(len(dataset) * dataset.task.split[0])
-    allowed = answers_allowed(dataset.task.budget if budget is None else budget, n_train, len(dataset.group_names))
-    if not 0 <= audit_share < 1:
-        raise InputError(f"The audit share is {audit_share!r}: give a number from 0 (no audit) to below 1, like 0.2.")
-    audits = int(audit_share * allowed + 1e-9)
-    answers_allowed(max(1, allowed - audits), n_train, len(dataset.group_names))  # enough must be left to train on
-    listener.stage("Pre-training the body")
-    with watch.time("body"):
-        prepared = prepared or prepare(dataset, settings, seed, listener.body)
-    with watch.time("training"):
-        mitigation = Mitigation(
-            prepared.pool, Plan.from_settings(settings), Training.from_settings(settings, dataset.task.hidden)
-        )
-    recorder = Recorder(prepared, mitigation, settings, allowed - audits)
-    told = {name: value for name, value in settings.to_dict().items() if name != "least_gain" or value}
-    facts = {"settings": told, "seed": seed, "budget": allowed, "split": list(dataset.task.split)}
-    facts |= {"audit_share": audit_share} if audits else {}
+    plan = _check(dataset, settings, budget, (audit_share, verify_share), annotator, score)
+    facts = _facts(dataset, settings, plan, seed, (audit_share, verify_share), score)
+    approach = _approach(dataset, settings, plan.training, seed, listener, watch, prepared, score)
+    known, closed = _known(dataset, approach.split.train, annotator)
+    approach.mitigation.begin_with(known, closed)
+    recorder = Recorder(approach)
     saved = Checkpoint(checkpoint, fingerprint(dataset, facts)) if checkpoint else None
-    heard = _take_up(saved, resume, mitigation, recorder, len(prepared.split.test))
+    heard = _take_up(saved, resume, approach, recorder)
     answer = annotator or RecordedGroups(dataset.groups, dataset.group_names)
     keep = saved.keep if saved else lambda question, group: None
-    interview = Interview(answer, dataset.group_names, prepared.split.train, heard, keep)
+    interview = Interview(answer, dataset.group_names, approach.split.train, heard, keep)
     listener.stage("Asking and refitting")
-    _run(mitigation, interview, allowed - audits, settings, recorder, saved, listener, watch)
-    outcome = _finish(prepared, mitigation, recorder, settings, facts | {"preset": preset}, watch)
-    if audits:
+    _run(approach, interview, plan.training, recorder, saved, listener, watch)
+    if plan.verify:
+        listener.stage("Verifying")
+        both = np.concatenate([approach.split.train, approach.split.validation])
+        handed_in, blank = _known(dataset, both, annotator)
+        verifying = Interview(answer, dataset.group_names, both, heard, keep)
+        recorder.take_verifying(approach.verify(plan.verify, verifying, [*handed_in.rows, *blank]))
+    outcome = _finish(approach, recorder, facts | {"preset": preset}, watch)
+    if plan.verify and outcome.result["verification"] is None:
+        outcome.result["notes"].append(f"There was no correction to verify: {plan.verify} answers were not asked for.")
+    if plan.audit:
         listener.stage("Auditing")
-        auditing = Interview(answer, dataset.group_names, prepared.split.test, heard, keep)
-        outcome.result["audit"] = _audit(outcome, audits, auditing, seed)
-        if audits < ENOUGH:
+        auditing = Interview(answer, dataset.group_names, approach.split.test, heard, keep)
+        known, closed = _known(dataset, approach.split.test, annotator)
+        outcome.result["audit"] = _audit(outcome, plan.audit, auditing, seed, known, closed)
+        if plan.audit < ENOUGH:
             outcome.result["notes"].append(
-                f"{audits} audit answers say nothing about a gap: it takes about {ENOUGH} until its interval is "
+                f"{plan.audit} audit answers say nothing about a gap: it takes about {ENOUGH} until its interval is "
                 "narrower than half of all a gap can be."
             )
     return outcome
 
 
-def _audit(outcome: Outcome, answers: int, interview: Interview, seed: int) -> dict[str, Any] | None:
-    mitigation, test = outcome.mitigation, outcome.prepared.test
-    predicted = (outcome.kept.margins(test, [0, outcome.selected]) > 0).numpy()
-    trajectory = mitigation.plan.heads[outcome.selected].trajectory
-    return audited(outcome.prepared, mitigation, trajectory, predicted, answers, interview, seed)
+def _known(dataset: Dataset, rows: IntArray, annotator: Annotator | None) -> tuple[Answers, list[int]]:
+    """Of a part's people: whose group is handed in, and about whom nobody can be asked, because records are blank."""
+    groups = np.full(len(rows), UNKNOWN) if dataset.known is None else dataset.known[rows]
+    places = np.flatnonzero(groups != UNKNOWN)
+    known = Answers(tuple(places.tolist()), tuple(groups[places].tolist()), handed_in=len(places))
+    blank = np.flatnonzero(dataset.groups[rows] == UNKNOWN).tolist() if annotator is None else []
+    return known, blank
+
+
+@dataclass(frozen=True)
+class Spending:
+    """What the budget is spent on."""
+
+    training: int
+    audit: int
+    verify: int = 0
+
+    @property
+    def budget(self) -> int:
+        """All answers."""
+        return self.training + self.audit + self.verify
+
+
+def _check(
+    dataset: Dataset,
+    settings: Settings,
+    budget: int | float | None,
+    shares: tuple[float, float],
+    annotator: Annotator | None,
+    score: str | None,
+) -> Spending:
+    """The answers to spend; InputError, before any work, where a run cannot be made of this."""
+    if annotator is None and (dataset.groups == UNKNOWN).all():
+        raise InputError(
+            f"{dataset.name} has no recorded groups to answer from: name a sensitive column or an annotator."
+        )
+    if score is not None and not settings.corrects:
+        raise InputError("Scores are those of a model to correct: leave the body and its preset out, or the scores.")
+    check_group_count(len(dataset.group_names))
+    n_train = int(len(dataset) * dataset.task.split[0])
+    if budget == 0 and dataset.known is not None:
+        return Spending(0, 0)
+    allowed = answers_allowed(dataset.task.budget if budget is None else budget, n_train, len(dataset.group_names))
+    audit_share, verify_share = shares
+    if not 0 <= audit_share < 1:
+        raise InputError(f"The audit share is {audit_share!r}: give a number from 0 (no audit) to below 1, like 0.2.")
+    if not 0 <= verify_share <= MOST_VERIFYING:
+        raise InputError(f"The share to verify by is {verify_share!r}: give a number from 0 to {MOST_VERIFYING}.")
+    if verify_share and not settings.corrects:
+        raise InputError("Verified is the correction of a model: leave the body and its preset out, or the share.")
+    audits, verifying = (int(share * allowed + 1e-9) for share in shares)
+    rest = allowed - audits - verifying
+    answers_allowed(max(1, rest), n_train, len(dataset.group_names))  # enough must be left to train on
+    return Spending(rest, audits, verifying)
+
+
+def _facts(
+    dataset: Dataset, settings: Settings, plan: Spending, seed: int, shares: tuple[float, float], score: str | None
+) -> dict[str, Any]:
+    """What a run must have in common with the one it continues."""
+    told = {name: value for name, value in settings.to_dict().items() if name != "least_gain" or value}
+    facts = {"settings": told, "seed": seed, "budget": plan.budget, "split": list(dataset.task.split)}
+    facts |= {"audit_share": shares[0]} if plan.audit else {}
+    facts |= {"verify_share": shares[1]} if plan.verify else {}
+    facts |= {"known": digest(dataset.known)} if dataset.known is not None else {}
+    return facts | ({"score": score} if score is not None else {})
+
+
+def _approach(
+    dataset: Dataset,
+    settings: Settings,
+    budget: int,
+    seed: int,
+    listener: Listener,
+    watch: Stopwatch,
+    prepared: Prepared | None,
+    score: str | None,
+) -> Approach:
+    if settings.corrects:
+        listener.stage("Fitting the base model" if score is None else "Reading the scores")
+        with watch.time("model"):
+            return CorrectionOfModel(dataset, settings, seed, score)
+    listener.stage("Pre-training the body")
+    with watch.time("body"):
+        prepared = prepared or prepare(dataset, settings, seed, listener.body)
+    with watch.time("training"):
+        return HeadsOnBody(prepared, settings, budget, seed)
+
+
+def _audit(
+    outcome: Outcome, answers: int, interview: Interview, seed: int, known: Answers, closed: list[int]
+) -> dict[str, Any] | None:
+    approach, finished = outcome.approach, outcome.finished
+    predicted = finished.decided[[0, finished.selected]]
+    guessed = approach.guessed_groups(finished.trajectory)
+    people = Audited(measured(approach, seed), predicted, guessed, known, closed)
+    return audited(people, answers, approach.mitigation.round, interview)
 
 
 def _take_up(
-    saved: Checkpoint | None, resume: bool, mitigation: Mitigation, recorder: Recorder, test_rows: int
+    saved: Checkpoint | None, resume: bool, approach: Approach, recorder: Recorder
 ) -> dict[tuple[int, int], int]:
     """Start a new checkpoint, or restore the one to resume; gives the answers already heard."""
     if saved is None:
@@ -161,18 +248,20 @@ def _take_up(
     if not resume:
         saved.start()
         return {}
-    heard = saved.heard(mitigation, test_rows)
-    earlier = saved.load(mitigation, recorder.best, heard, recorder.to_dict().keys())
+    split = approach.split
+    trajectories, groups = len(approach.mitigation.answers), len(approach.dataset.group_names)
+    sizes = Sizes(trajectories, len(split.train), len(split.validation), len(split.test), groups)
+    heard = saved.heard(sizes)
+    earlier = approach.load(saved, heard, recorder.to_dict())
     if earlier is not None:
         recorder.restore(earlier)
     return heard
 
 
 def _run(
-    mitigation: Mitigation,
+    approach: Approach,
     interview: Interview,
     budget: int,
-    settings: Settings,
     recorder: Recorder,
     saved: Checkpoint | None,
     listener: Listener,
@@ -186,35 +275,23 @@ def _run(
         with watch.time("recording"):
             entries = recorder.take(answered, seconds)
             if saved is not None:
-                saved.save(mitigation, recorder.best, recorder.to_dict())
+                approach.save(saved, recorder.to_dict())
         listener.round(recorder.rounds[-1], entries, budget)
         last = time.perf_counter()
 
     with watch.time("rounds"):
-        run_rounds(mitigation, interview, budget, settings.questions_per_round, on_round, recorder.enough)
+        batch = approach.settings.questions_per_round
+        run_rounds(approach.mitigation, interview, budget, batch, on_round, approach.enough)
 
 
-def _finish(
-    prepared: Prepared,
-    mitigation: Mitigation,
-    recorder: Recorder,
-    settings: Settings,
-    facts: dict[str, Any],
-    watch: Stopwatch,
-) -> Outcome:
-    dataset, plan = prepared.dataset, mitigation.plan
-    kept = recorder.best.bank(mitigation.heads.sizes)
-    selected, reason = recorder.chosen()
+def _finish(approach: Approach, recorder: Recorder, facts: dict[str, Any], watch: Stopwatch) -> Outcome:
+    dataset, split, finished = approach.dataset, approach.split, approach.finish()
+    reported = measured(approach, facts["seed"])
     with watch.time("recording"):
-        entries = record.metrics_entries(prepared, kept, mitigation.notion, facts["seed"])
-    for k, entry in enumerate(entries):
-        kept_round = int(recorder.best.round[k])
-        validation = {name: values[k] for name, values in recorder.scores[kept_round].items()}
-        entry |= {"strength": plan.heads[k].strength, "round": kept_round, "validation": validation}
-    predicted = (kept.margins(prepared.test, [0, selected]) > 0).numpy()
-    trajectory = plan.heads[selected].trajectory
-    separate = settings.trajectories == PER_STRENGTH
-    by_strength = {str(plan.heads[t.head].strength): recorder.answers[i] for i, t in enumerate(plan.trajectories)}
+        entries = [
+            metrics | point for metrics, point in zip(reported.metrics(finished.decided), finished.points, strict=True)
+        ]
+    before, after = finished.decided[[0, finished.selected]]
     result = {
         "schema_version": SCHEMA_VERSION,
         "apod_version": __version__,
@@ -228,58 +305,36 @@ def _finish(
         "dataset": dataset.name,
         "preset": facts["preset"],
         "seed": facts["seed"],
-        "n_train": len(prepared.split.train),
-        "n_validation": len(prepared.split.validation),
-        "n_test": len(prepared.split.test),
+        "n_train": len(split.train),
+        "n_validation": len(split.validation),
+        "n_test": len(split.test),
         "budget": facts["budget"],
+        **({"known_groups": approach.mitigation.answers[0].handed_in} if dataset.known is not None else {}),
         "label_names": list(dataset.label_names),
         "group_names": list(dataset.group_names),
         "reference": dataset.group_names[-1],
         "metric": dataset.task.metric,
-        "notion": mitigation.notion.name,
-        "settings": settings.to_dict() | _sizes(dataset, settings, len(prepared.split.train)),
-        "notes": [*dataset.notes, *_notes(dataset, mitigation, trajectory), *recorder.notes()],
+        "notion": approach.mitigation.notion.name,
+        "settings": approach.settings.to_dict() | {"split": list(dataset.task.split)} | approach.sizes(),
+        "notes": [*dataset.notes, *approach.notes(), *answers_notes(approach, finished.trajectory)],
         "vanilla": entries[0],
         "tradeoff": entries[1:],
-        "selected": entries[selected],
-        "selected_because": reason,
-        "outlook": recorder.outlook(),
-        "outlook_withheld": recorder.withheld(),
-        "differences": record.differences(prepared, predicted[0], predicted[1], mitigation.notion, facts["seed"]),
-        "changes": record.changes(prepared, predicted[0], predicted[1]),
+        "selected": entries[finished.selected],
+        "selected_because": finished.reason,
+        **finished.facts,
+        "classifier": None,  # until its file is written
+        "differences": reported.differences(before, after),
+        "changes": reported.changes(before, after),
         "rounds": recorder.rounds,
-        "answers": recorder.answers[trajectory],
-        "trajectories": by_strength if separate else None,
-        "bound": recorder.bounds[trajectory],
+        "answers": recorder.answers[finished.trajectory],
+        "trajectories": _by_strength(approach, recorder),
         "timing": watch.report(),
     }
-    return Outcome(result, prepared, mitigation, kept, selected, settings, recorder.best, recorder.estimates)
+    return Outcome(result, approach, finished)
 
 
-def _sizes(dataset: Dataset, settings: Settings, n_train: int) -> dict[str, Any]:
-    task = dataset.task
-    steps = steps_per_round(n_train, settings.epochs, settings.batch_size)
-    sizes = {"split": list(task.split), "embedding": task.embedding, "hidden": list(task.hidden)}
-    return sizes | {"steps_per_round": steps}
-
-
-def _notes(dataset: Dataset, mitigation: Mitigation, trajectory: int) -> list[str]:
-    """What a reader of the result must know about this run."""
-    notes = []
-    answers = mitigation.answers[trajectory]
-    unseen = [name for code, name in enumerate(dataset.group_names) if code not in answers.groups_seen()]
-    if unseen:
-        notes.append(
-            f"Nobody of {', '.join(unseen)} was found by the answers: the penalty could not act on that group."
-        )
-    for group, label in mitigation.empty_cells()[trajectory]:
-        if dataset.group_names[group] not in unseen:
-            where = f"{dataset.group_names[group]} with label {dataset.label_names[label]}"
-            notes.append(f"Nobody of {where} was annotated: that cell contributed nothing to the penalty.")
-    untold = answers.groups.count(UNKNOWN)
-    if untold:
-        notes.append(f"{untold} of {len(answers)} answers could not be given; they count against the budget.")
-    excluded = int((dataset.groups == UNKNOWN).sum())
-    if excluded:
-        notes.append(f"{excluded} of {len(dataset)} rows have no recorded group and are left out of the group rates.")
-    return notes
+def _by_strength(approach: Approach, recorder: Recorder) -> dict[str, list[dict[str, Any]]] | None:
+    """Answers by the strength that asked for them; None where all strengths share them."""
+    if approach.settings.trajectories != PER_STRENGTH:
+        return None
+    return {str(approach.asking_strength(number)): answers for number, answers in enumerate(recorder.answers)}

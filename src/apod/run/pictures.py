@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-import torch
 
-from apod.data.dataset import UNKNOWN, Dataset
-from apod.method.settings import SHARED
+from apod.data.dataset import UNKNOWN
 from apod.randomness import generator
 from apod.report.pictures import AskedPoint, Map, Pictures, Plane, Surface
 from apod.run.experiment import Outcome, run_experiment
@@ -23,15 +19,14 @@ SHOWN = 1500
 
 def draw_pictures(outcome: Outcome) -> Pictures:
     """Everything this run can show as points."""
-    return Pictures(map=_pool_map(outcome), plane=_plane(outcome) if _is_plane(outcome.prepared.dataset) else None)
+    return Pictures(map=_pool_map(outcome), plane=_plane(outcome) if _is_plane(outcome) else None)
 
 
 def _asked(outcome: Outcome, places: Floats) -> list[AskedPoint]:
     """The asked people at their places, (n_train, 2)."""
-    dataset, mitigation = outcome.prepared.dataset, outcome.mitigation
-    train = outcome.prepared.split.train
-    trajectory = mitigation.plan.heads[outcome.selected].trajectory
-    rows = mitigation.answers[trajectory].rows
+    dataset, train = outcome.approach.dataset, outcome.approach.split.train
+    answers = outcome.approach.mitigation.answers[outcome.finished.trajectory]
+    training = [entry for entry in outcome.result["answers"] if entry["purpose"] == "training"]
     return [
         AskedPoint(
             x=float(places[row, 0]),
@@ -41,19 +36,20 @@ def _asked(outcome: Outcome, places: Floats) -> list[AskedPoint]:
             round=entry["round"],
             row=entry["row"],
         )
-        for row, entry in zip(rows, outcome.result["answers"], strict=True)
+        for row, entry in zip(answers.rows[answers.handed_in :], training, strict=True)
     ]
 
 
 def _sample(n: int, outcome: Outcome) -> npt.NDArray[np.int64]:
-    rng = generator(outcome.result["seed"], "map", outcome.prepared.dataset.key)
+    rng = generator(outcome.result["seed"], "map", outcome.approach.dataset.key)
     return np.sort(rng.permutation(n)[:SHOWN])
 
 
 def _pool_map(outcome: Outcome) -> Map:
-    """The training part by the two main directions of its embeddings."""
-    pool = outcome.mitigation.pool
-    centred = pool.embeddings.double().numpy() - pool.embeddings.double().numpy().mean(axis=0)
+    """The training part by the two main directions of what distances are measured in."""
+    approach = outcome.approach
+    places = approach.places()
+    centred = places - places.mean(axis=0)
     _, directions = np.linalg.eigh(centred.T @ centred)
     main = directions[:, ::-1][:, :2]
     main = main * np.sign(main[np.abs(main).argmax(axis=0), range(main.shape[1])])  # a fixed sign for each direction
@@ -61,12 +57,16 @@ def _pool_map(outcome: Outcome) -> Map:
     if places.shape[1] < 2:
         places = np.column_stack([places, np.zeros(len(places))])
     shown = _sample(len(places), outcome)
-    labels = pool.labels.numpy()[shown]
+    labels = approach.dataset.labels[approach.split.train][shown]
     return Map("PCA", places[shown, 0], places[shown, 1], labels, _asked(outcome, places))
 
 
-def _is_plane(dataset: Dataset) -> bool:
-    """Two numeric features, and recorded groups to draw and to answer the random run's questions from."""
+def _is_plane(outcome: Outcome) -> bool:
+    """Two numeric features, recorded groups to draw and to answer the random run's questions from, and a model that
+    can be asked about any point."""
+    dataset, model = outcome.approach.dataset, outcome.result["model"]
+    if dataset.known is not None or (model is not None and model["kind"] == "scores"):
+        return False
     kinds = dataset.features.dtypes
     recorded = bool((dataset.groups != UNKNOWN).any())
     return recorded and len(kinds) == 2 and all(pd.api.types.is_numeric_dtype(kind) for kind in kinds)
@@ -74,19 +74,20 @@ def _is_plane(dataset: Dataset) -> bool:
 
 def _plane(outcome: Outcome) -> Plane:
     """Figure 1: the boundary without mitigation, after as many random answers, and after APOD's."""
-    dataset, split = outcome.prepared.dataset, outcome.prepared.split
+    approach, selected = outcome.approach, outcome.finished.selected
+    dataset, split = approach.dataset, approach.split
     points = dataset.features.to_numpy(np.float64)
     shown = split.test[_sample(len(split.test), outcome)]
     grid_x, grid_y = (_grid(points[:, axis]) for axis in (0, 1))
     names = [str(name) for name in dataset.features.columns]
-    # where the plain head stayed, the random answers still show what a penalty would have done
-    strength = outcome.result["selected"]["strength"] or outcome.settings.ask_strength
     randomly = run_experiment(
         dataset,
-        replace(outcome.settings, selector="random", strengths=(strength,), ask_strength=strength, trajectories=SHARED),
+        approach.randomly(selected),
         seed=outcome.result["seed"],
         budget=outcome.result["budget"],
     )
+    compared = randomly.finished.selected if approach.settings.corrects else 1  # heads were told the strength
+    achieved = [randomly.result["vanilla"], *randomly.result["tradeoff"]][compared]
     return Plane(
         feature_names=(names[0], names[1]),
         x=points[shown, 0],
@@ -96,12 +97,12 @@ def _plane(outcome: Outcome) -> Plane:
         grid_x=grid_x,
         grid_y=grid_y,
         vanilla=Surface(_positive(outcome, 0, grid_x, grid_y)),
-        selected=Surface(_positive(outcome, outcome.selected, grid_x, grid_y), _asked(outcome, points[split.train])),
+        selected=Surface(_positive(outcome, selected, grid_x, grid_y), _asked(outcome, points[split.train])),
         random=Surface(
-            _positive(randomly, 1, grid_x, grid_y),
+            _positive(randomly, compared, grid_x, grid_y),
             _asked(randomly, points[split.train]),
-            accuracy=randomly.result["tradeoff"][0]["accuracy"],
-            gap=randomly.result["tradeoff"][0]["gap"],
+            accuracy=achieved["accuracy"],
+            gap=achieved["gap"],
         ),
     )
 
@@ -111,12 +112,10 @@ def _grid(values: Floats, steps: int = 80) -> Floats:
     return np.linspace(low, high, steps)
 
 
-def _positive(outcome: Outcome, head: int, grid_x: Floats, grid_y: Floats) -> Floats:
-    """(rows, columns) P(y = 1) over the grid by one of the kept heads."""
-    prepared = outcome.prepared
+def _positive(outcome: Outcome, place: int, grid_x: Floats, grid_y: Floats) -> Floats:
+    """(rows, columns) P(y = 1) over the grid by one of the operating points."""
     across, up = np.meshgrid(grid_x, grid_y)
     cells = np.column_stack([across.ravel(), up.ravel()])
-    frame = prepared.dataset.features.iloc[:0].reindex(range(len(cells)))
+    frame = outcome.approach.dataset.features.iloc[:0].reindex(range(len(cells)))
     frame[frame.columns[0]], frame[frame.columns[1]] = cells[:, 0], cells[:, 1]
-    embedded = torch.from_numpy(prepared.body.embed(prepared.encoder.transform(frame)))
-    return outcome.kept.margins(embedded, [head])[0].sigmoid().double().numpy().reshape(across.shape)
+    return outcome.approach.positive(frame, place).reshape(across.shape)

@@ -6,7 +6,7 @@ Nothing here decides anything: the test part and the recorded groups are only re
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,66 +25,108 @@ from apod.fairness.metrics import (
     paired_bootstrap,
 )
 from apod.fairness.notions import Notion, count_events
-from apod.heads.bank import HeadBank
 from apod.jsonable import number
 from apod.method.algorithm1 import Answered, Mitigation
-from apod.method.choice import RoundScores
-from apod.method.prepare import Prepared
-from apod.method.selection import View, centred_accuracies, named_reason
+from apod.method.pool import Answers
+from apod.method.selection import named_reason
 from apod.randomness import generator
 
+BoolArray = npt.NDArray[np.bool_]
+
 CURVE_METRICS = ("accuracy", "balanced_accuracy", "gap", "delta_eo", "eop")
+TESTED = ("accuracy", "balanced_accuracy", "gap")
+"""What is said of the operating point that would be chosen, on the test part."""
 JEFFREYS_DRAWS = 2000
 INTERVALS = ("accuracy", "balanced_accuracy", "gap", "delta_eo", "eop")
 
 
-def counts_on_test(prepared: Prepared, bank: HeadBank) -> GroupCounts:
-    """Counts of every head's decisions on the test part, by recorded group."""
-    dataset, rows = prepared.dataset, prepared.split.test
-    predicted = (bank.margins(prepared.test) > 0).numpy()
-    return group_counts(dataset.labels[rows], predicted, dataset.groups[rows], len(dataset.group_names))
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """The people a run reports on, the test part, and what their rates are compared by. No decision reads them."""
+
+    dataset: Dataset
+    rows: npt.NDArray[np.int64]
+    notion: Notion
+    seed: int
+
+    def _counts(self, decided: BoolArray) -> GroupCounts:
+        """Counts of decisions (K, n) by recorded group."""
+        dataset, rows = self.dataset, self.rows
+        return group_counts(dataset.labels[rows], decided, dataset.groups[rows], len(dataset.group_names))
+
+    def curve(self, decided: BoolArray) -> list[dict[str, float | None]]:
+        """Accuracy and fairness of decisions (K, n), one entry each."""
+        counts, metrics = self._counts(decided), metric_table(self.notion)
+        values = {name: metrics[name](counts) for name in CURVE_METRICS}
+        return [{name: number(value[k]) for name, value in values.items()} for k in range(len(decided))]
+
+    def metrics(self, decided: BoolArray) -> list[dict[str, Any]]:
+        """The METRICS object of decisions (K, n), with bootstrap intervals, one each."""
+        counts, names = self._counts(decided), self.dataset.group_names
+        entries = []
+        for k in range(len(decided)):
+            one = Metrics.from_counts(counts[k], names, self.notion, warn=False)
+            # the same draws for every row: equal decisions have equal intervals
+            rng = generator(self.seed, "bootstrap", self.dataset.key)
+            intervals = _widened(bootstrap(counts[k], rng, self.notion), counts[k], self.notion, rng)
+            entries.append({**one.to_dict(), "intervals": _intervals(intervals, names)})
+        return entries
+
+    def differences(self, before: BoolArray, after: BoolArray) -> dict[str, list[float | None]]:
+        """Intervals of after minus before on the same people, which two separate intervals would make far too wide."""
+        dataset, rows = self.dataset, self.rows
+        intervals = paired_bootstrap(
+            dataset.labels[rows],
+            before,
+            after,
+            dataset.groups[rows],
+            len(dataset.group_names),
+            generator(self.seed, "paired bootstrap", dataset.key),
+            self.notion,
+        )
+        names = ("accuracy", "balanced_accuracy", "gap")
+        return {name: [number(float(intervals[name].low)), number(float(intervals[name].high))] for name in names}
+
+    def changes(self, before: BoolArray, after: BoolArray) -> dict[str, Any]:
+        """Whose decision is another one, per recorded group and direction."""
+        recorded = self.dataset.groups[self.rows]
+        flipped = before != after
+        groups = {}
+        for code, name in enumerate(self.dataset.group_names):
+            inside = recorded == code
+            groups[name] = {
+                "n": int(inside.sum()),
+                "to_positive": int((inside & flipped & after).sum()),
+                "to_negative": int((inside & flipped & before).sum()),
+            }
+        return {"total": int(flipped.sum()), "share": float(flipped.mean()), "groups": groups}
 
 
-def curve(prepared: Prepared, mitigation: Mitigation, scores: RoundScores) -> list[dict[str, float | None]]:
-    """Accuracy and fairness of every head as it is now, one entry per strength."""
-    counts = counts_on_test(prepared, mitigation.heads)
-    metrics = metric_table(mitigation.notion)
-    values = {name: metrics[name](counts) for name in CURVE_METRICS}
+def subgroups(
+    dataset: Dataset,
+    labels: npt.NDArray[np.int64],
+    answers: Answers,
+    left: npt.NDArray[np.integer],
+    centred: npt.NDArray[np.float64],
+) -> list[dict[str, Any]]:
+    """How every (group, label) stands: answers so far, people left by guess (G, 2), centred accuracy (G, 2)."""
+    rows, groups = answers.known()
     return [
         {
-            "strength": head.strength,
-            **{name: number(value[k]) for name, value in values.items()},
-            "validation_score": number(scores.score[k]),
+            "group": name,
+            "label": label_name,
+            "answered": int(((groups == group) & (labels[rows] == label)).sum()),
+            "pool": int(left[group, label]),
+            "centred_accuracy": number(centred[group, label]),
         }
-        for k, head in enumerate(mitigation.plan.heads)
+        for group, name in enumerate(dataset.group_names)
+        for label, label_name in enumerate(dataset.label_names)
     ]
 
 
-def subgroups(dataset: Dataset, mitigation: Mitigation, view: View, trajectory: int) -> list[dict[str, Any]]:
-    """How every (group, label) stands: answers so far, people left by proxy, the asking head's centred accuracy."""
-    n_groups = len(dataset.group_names)
-    proxy = view.proxy
-    accuracies = centred_accuracies(view.labels, view.predicted, proxy, n_groups, view.askable)
-    rows, groups = mitigation.answers[trajectory].known()
-    entries = []
-    for group, name in enumerate(dataset.group_names):
-        for label, label_name in enumerate(dataset.label_names):
-            inside = view.askable & (proxy == group) & (view.labels == label)
-            entries.append(
-                {
-                    "group": name,
-                    "label": label_name,
-                    "answered": int(((groups == group) & (view.labels[rows] == label)).sum()),
-                    "pool": int(inside.sum()),
-                    "centred_accuracy": number(accuracies[group, label]),
-                }
-            )
-    return entries
-
-
-def bound_entry(prepared: Prepared, mitigation: Mitigation, trajectory: int) -> dict[str, Any]:
+def bound_entry(dataset: Dataset, mitigation: Mitigation, trajectory: int) -> dict[str, Any]:
     """Theorem 1 for the asking head of a trajectory, groups by proxy where nobody answered."""
-    dataset, plan = prepared.dataset, mitigation.plan
+    plan = mitigation.plan
     head = plan.trajectories[trajectory].head
     return {
         "round": mitigation.round - 1,
@@ -111,20 +153,6 @@ def answer_entry(
         "strength": strength,
         "reason": plain,
     }
-
-
-def metrics_entries(prepared: Prepared, bank: HeadBank, notion: Notion, seed: int) -> list[dict[str, Any]]:
-    """The METRICS object of every head of a bank on the test part, with bootstrap intervals."""
-    counts = counts_on_test(prepared, bank)
-    names = prepared.dataset.group_names
-    entries = []
-    for k in range(len(bank)):
-        one = Metrics.from_counts(counts[k], names, notion, warn=False)
-        # the same draws for every head: equal predictions have equal intervals
-        rng = generator(seed, "bootstrap", prepared.dataset.key)
-        intervals = bootstrap(counts[k], rng, notion)
-        entries.append({**one.to_dict(), "intervals": _intervals(_widened(intervals, counts[k], notion, rng), names)})
-    return entries
 
 
 def _widened(
@@ -160,35 +188,6 @@ def _intervals(intervals: dict[str, Interval], names: Sequence[str]) -> dict[str
     return {**{name: pair(name) for name in INTERVALS}, "groups": groups}
 
 
-def differences(
-    prepared: Prepared, before: npt.NDArray[np.bool_], after: npt.NDArray[np.bool_], notion: Notion, seed: int
-) -> dict[str, list[float | None]]:
-    """Intervals of after minus before on the same people, which two separate intervals would make far too wide."""
-    dataset, rows = prepared.dataset, prepared.split.test
-    intervals = paired_bootstrap(
-        dataset.labels[rows],
-        before,
-        after,
-        dataset.groups[rows],
-        len(dataset.group_names),
-        generator(seed, "paired bootstrap", dataset.key),
-        notion,
-    )
-    names = ("accuracy", "balanced_accuracy", "gap")
-    return {name: [number(float(intervals[name].low)), number(float(intervals[name].high))] for name in names}
-
-
-def changes(prepared: Prepared, before: npt.NDArray[np.bool_], after: npt.NDArray[np.bool_]) -> dict[str, Any]:
-    """Whose decision on the test part is another one, per recorded group and direction."""
-    dataset = prepared.dataset
-    recorded = dataset.groups[prepared.split.test]
-    flipped = before != after
-    groups = {}
-    for code, name in enumerate(dataset.group_names):
-        inside = recorded == code
-        groups[name] = {
-            "n": int(inside.sum()),
-            "to_positive": int((inside & flipped & after).sum()),
-            "to_negative": int((inside & flipped & before).sum()),
-        }
-    return {"total": int(flipped.sum()), "share": float(flipped.mean()), "groups": groups}
+def named_cells(dataset: Dataset, cells: Sequence[tuple[int, int]]) -> list[list[str]]:
+    """(group, label) cells by name."""
+    return [[dataset.group_names[group], dataset.label_names[label]] for group, label in cells]

@@ -54,10 +54,11 @@ class LimitedProtocol(H11Protocol):
 
     def _make_room(self) -> bool:
         """Close the connection that has waited longest without a whole request: real ones send theirs at once."""
-        waiting = [other for other in self.connections if isinstance(other, LimitedProtocol) and other._phase == "head"]
+        others = [other for other in self.connections if isinstance(other, LimitedProtocol) and other is not self]
+        waiting = [other for other in others if other._phase != "answer"]
         if not waiting:
             return False
-        log.warning("a connection was closed before its request was complete: there are too many")
+        log.warning("a connection that waited for a request was closed: there are too many")
         min(waiting, key=lambda other: other._since)._give_up()
         return True
 

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import IO, BinaryIO, Literal
 
 from apod.campaign import Campaign
@@ -38,6 +38,7 @@ class Download:
 
     state: Literal["none", "running", "ready", "failed"] = "none"
     of: tuple[int, float | None] | None = None  # which answers and operating point it is made from
+    erased: int = 0  # values that were erased before: it may be made from any that is erased later
     answers: int | None = None
     message: str | None = None
     content: bytes | None = field(default=None, repr=False)  # in memory: a killed server leaves no file behind
@@ -53,16 +54,24 @@ class Downloads:
         self._running: list[subprocess.Popen[bytes]] = []
 
     def state(self, what: What) -> Download:
-        """The state of a download."""
-        return self._found.get(what, Download())
+        """The state of a download; one that may hold an answer erased since is gone."""
+        with self._lock:
+            return self._state(what)
+
+    def _state(self, what: What) -> Download:
+        found = self._found.get(what, Download())
+        if found.content is not None and found.erased != self._campaign.erased_values():
+            found = self._found[what] = Download()
+        return found
 
     def start(self, what: What) -> Download:
         """Build it from what is there now, unless it is being built."""
         with self._lock:
-            if self.state(what).state == "running":
-                return self.state(what)
+            if self._state(what).state == "running":
+                return self._state(what)
+            erased = self._campaign.erased_values()
             of, answers = self._campaign.version(), self._campaign.status().answered
-            self._found[what] = begun = Download("running", of, answers)
+            self._found[what] = begun = Download("running", of, erased, answers)
         threading.Thread(target=self._build, args=(what, begun), name=f"apod-{what}", daemon=True).start()
         self._changed()
         return begun
@@ -77,7 +86,7 @@ class Downloads:
         content, message = self._run({**self._campaign.job(), "what": what})
         state: Literal["ready", "failed"] = "failed" if content is None else "ready"
         with self._lock:
-            self._found[what] = Download(state, begun.of, begun.answers, message, content)
+            self._found[what] = replace(begun, state=state, message=message, content=content)
         self._changed()
 
     def _run(self, job: dict[str, object]) -> tuple[bytes | None, str | None]:

@@ -153,9 +153,10 @@ def revoke(server: Server, who: Owner, id: AccessId) -> None:
 
 
 _BOUND = ("bound", "observed", "sampling_term", "covering_term", "epsilon")
+_POINT = ("strength", "accuracy", "gap")
 _COUNTS = (
     "name", "budget", "answered", "pending", "remaining", "questions", "cannot_tell", "declined", "skipped", "late",
-    "uncounted", "withdrawn", "erased", "erasures_due", "gold_answered", "agreement", "behind", "refitting",
+    "uncounted", "withdrawn", "erased", "erasures_due", "gold_answered", "known", "agreement", "behind", "refitting",
     "refit_failures", "measuring_failure", "reminders", "by_purpose", "model_answers",
 )  # fmt: skip
 _EXPORTS = {
@@ -260,6 +261,7 @@ def _outcome(item: Achieved, full: bool) -> dict[str, Any]:
         outcome.pop("note", None)
         outcome.pop("outlook", None)
         outcome.pop("outlook_withheld", None)
+        outcome["curve"] = [{name: point[name] for name in _POINT} for point in outcome["curve"]]
         if outcome.get("audit") is not None:
             audit = outcome["audit"]
             gap = {name: value for name, value in audit["before"].items() if name != "groups"}

@@ -61,7 +61,7 @@ def plotly_script() -> Path:
         path = Path(folder) / "package_data" / "plotly.min.js"
         if path.is_file():
             return path
-    raise InputError("plotly is missing: pip install 'apod-fairness[serve]'.")
+    raise InputError("plotly is not installed: pip install 'apod-fairness[serve]'.")
 
 
 def _files_in(folder: Path) -> dict[str, Path]:

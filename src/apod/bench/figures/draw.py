@@ -40,7 +40,7 @@ def draw_figures(
     has several bodies of one dataset and seed, to tell which belongs to the data.
     """
     if find_spec("matplotlib") is None:
-        raise InputError("Drawing figures needs Matplotlib: pip install 'apod-fairness[bench]'.")
+        raise InputError("Matplotlib is not installed: pip install 'apod-fairness[bench]'.")
     from apod.bench.figures.style import NothingToDraw, paper_style, save
 
     read = read_results(results)

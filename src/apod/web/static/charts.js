@@ -1,7 +1,8 @@
 // The other pictures of the dashboard: by number of answers, per group, whom we asked, the bound.
+import { kindOf } from "./curve.js";
 import { byId, el, fill, show, write } from "./dom.js";
 import { colours, dash, draw, escaped, faint, SYMBOLS } from "./plots.js";
-import { decimal, percent, words } from "./words.js";
+import { decimal, percent, strengthText, words } from "./words.js";
 
 const points = (value) => (value === null || value === undefined ? null : 100 * value);
 
@@ -48,11 +49,27 @@ export function gapText({ value, low, high }) {
   return value === null ? words("audit_span", ends) : words("audit_gap", { value: decimal(points(value), 1), ...ends });
 }
 
-/** Guessed gap and accuracy after every model: without mitigation, and at the operating point where there is one. */
-export function drawRounds({ history }, strength) {
+/** The 95% interval of the gap to expect without mitigation, as a band. */
+function band(history, colour) {
+  const known = history.filter(({ estimate }) => estimate && estimate.base.interval[0] !== null);
+  if (!known.length) return [];
+  const edge = (end) => ({
+    type: "scatter", mode: "lines", x: known.map(({ answers }) => answers), y: known.map(({ estimate }) => points(estimate.base.interval[end])),
+    line: { width: 0, color: colour.grey }, hoverinfo: "skip",
+  });
+  return [edge(0), { ...edge(1), fill: "tonexty", fillcolor: faint(colour.grey, 0.2) }];
+}
+
+/** Gap and accuracy after every model: without mitigation, and at the operating point where there is one.
+ *
+ * A correction's own path moves with every answer: what is drawn of it is the place that its answers spoke for. */
+export function drawRounds({ history, chosen }, strength) {
   const colour = colours();
   const x = history.map(({ answers }) => answers);
-  const of = (wanted, field) => history.map(({ curve }) => points(curve.find((point) => point.strength === wanted)?.[field]));
+  const of = (wanted, field) => history.map(({ curve, operating }) => {
+    const place = wanted && chosen === null && operating ? operating.strength : wanted;
+    return points(curve.find((point) => point.strength === place)?.[field]);
+  });
   const shared = { type: "scatter", x, hoverinfo: "text" };
   const tell = (values, name, unit) => values.map((value, place) => escaped(words("round_hover", { n: x[place], name, value: `${decimal(value, 1)}${unit}` })));
   const series = (field, unit) => {
@@ -65,14 +82,15 @@ export function drawRounds({ history }, strength) {
   const across = { title: words("answers_axis"), tickformat: "d" };
   for (const id of ["gap", "accuracy"]) byId(`${id}-rounds`).setAttribute("aria-label", words(`${id}_rounds_spoken`, { first: x[0], last: x.at(-1) }));
   const audited = audits(history, colour);
-  const gaps = series("gap", "");
+  const gaps = [...band(history, colour), ...series("gap", "")];
   const tops = audited.flatMap(({ y, error_y: { array } }) => y.map((value, place) => value + array[place]));
   const high = Math.max(1, ...tops, ...gaps.flatMap(({ y }) => y).filter((value) => value !== null));
-  draw(byId("gap-rounds"), [...gaps, ...audited], { x: across, y: { title: words(audited.length ? "measured_gap_axis" : "gap_axis"), range: [-0.04 * high, 1.08 * high] } });
+  draw(byId("gap-rounds"), [...gaps, ...audited], { x: across, y: { title: words(audited.length ? "measured_gap_axis" : kindOf(history.at(-1), "gap_axis")), range: [-0.04 * high, 1.08 * high] } });
   draw(byId("accuracy-rounds"), series("accuracy", "%"), { x: across, y: { title: words("accuracy_axis"), ticksuffix: "%" } });
   legend("rounds-legend", [
     { colour: colour.grey, line: "dash", name: words("no_mitigation") },
-    ...(strength ? [{ colour: colour.blue, line: "solid", name: words("with_strength", { strength: decimal(strength, 2) }) }] : []),
+    ...(band(history, colour).length ? [{ colour: faint(colour.grey, 0.4), mark: "square", name: words("expected_band") }] : []),
+    ...(strength ? [{ colour: colour.blue, line: "solid", name: words("with_strength", { strength: strengthText(strength) }) }] : []),
     ...(audited.length ? [{ colour: colour.green, mark: "diamond", name: words("audit_before") }] : []),
   ]);
 }
@@ -170,6 +188,7 @@ export function drawBound({ history }) {
   const colour = colours();
   const known = history.filter(({ bound }) => bound);
   show(byId("bound-section"), known.length > 0);
+  show(document.querySelector('a[href="#bound-section"]'), known.length > 0);
   if (!known.length) return;
   const x = known.map(({ answers }) => answers);
   const lines = [

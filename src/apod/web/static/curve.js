@@ -1,7 +1,7 @@
 // The accuracy-fairness curve after every answer, and the choice of the operating point on it.
 import { byId, el, fill, show, write } from "./dom.js";
-import { colours, draw, escaped } from "./plots.js";
-import { decimal, percent, words } from "./words.js";
+import { colours, draw, escaped, faint } from "./plots.js";
+import { decimal, percent, strengthText, words } from "./words.js";
 
 const STEP = 350; // milliseconds between two models while playing
 
@@ -17,13 +17,31 @@ function ranges(history) {
     return [low - room, high + room];
   };
   if (!all.length) return { x: [0, 10], y: [50, 100] };
-  const x = span(all.map(({ gap }) => 100 * gap));
+  const ends = marked(history.at(-1)).flatMap(({ interval }) => interval ?? []).filter((end) => end !== null);
+  const x = span([...all.map(({ gap }) => gap), ...ends].map((gap) => 100 * gap));
   return { x: [Math.min(0, Math.max(x[0], -1)), x[1]], y: span(all.map(({ accuracy }) => 100 * accuracy)) };
 }
 
-function hover({ strength, accuracy, gap }) {
-  const name = strength === 0 ? words("no_mitigation") : words("strength_is", { strength: decimal(strength, 2) });
-  return escaped(words("curve_hover", { name, accuracy: percent(accuracy), gap: decimal(points(gap), 1) }));
+/** The gap of a point: guessed, or to expect with its interval. */
+function gapOf({ gap, interval }) {
+  const value = decimal(points(gap), 1);
+  if (!interval || interval[0] === null) return value;
+  return words("gap_within", { value, low: decimal(points(interval[0]), 1), high: decimal(points(interval[1]), 1) });
+}
+
+/** The points of a model that have bars: without mitigation, and at the strength that its answers speak for. */
+function marked({ curve, operating }, strength = null) {
+  if (!operating) return [];
+  return curve.filter((point) => point.strength === 0 || point.strength === (strength ?? operating.strength));
+}
+
+/** What a text is called where gaps come with an interval, and where they are guesses. */
+export const kindOf = (outcome, name) => (outcome?.basis === "posterior" ? `${name}_expected` : name);
+
+function hover(outcome, point) {
+  const { strength, accuracy } = point;
+  const name = strength === 0 ? words("no_mitigation") : words("strength_is", { strength: strengthText(strength) });
+  return escaped(words(kindOf(outcome, "curve_hover"), { name, accuracy: percent(accuracy), gap: gapOf(point) }));
 }
 
 export class Curve {
@@ -93,10 +111,16 @@ export class Curve {
     });
     const picked = at(outcome);
     const trail = history.slice(0, this.place + 1).map(at).filter(Boolean);
-    const told = outcome.curve.map(hover);
+    const told = outcome.curve.map((point) => hover(outcome, point));
+    const barred = marked(outcome, this.strength).filter(({ interval }) => interval && interval[0] !== null);
+    const bar = (end) => barred.map(({ gap, interval }) => points(Math.abs(interval[end] - gap)));
     const traces = [
       line(history[0].curve, { mode: "lines", line: { color: colour.grey, width: 1.5, dash: "dot" }, hoverinfo: "skip", opacity: this.place ? 0.7 : 0 }),
       line(trail, { mode: "lines", line: { color: colour.orange, width: 1.75 }, hoverinfo: "skip", opacity: 0.55 }),
+      line(barred, {
+        mode: "markers", marker: { size: 1, color: colour.blue }, hoverinfo: "skip",
+        error_x: { type: "data", symmetric: false, array: bar(1), arrayminus: bar(0), color: faint(colour.blue, 0.5), thickness: 2, width: 5 },
+      }),
       line(outcome.curve, {
         mode: "lines+markers", line: { color: colour.blue, width: 1.25 }, text: told, hoverinfo: "text", customdata: outcome.curve.map(({ strength }) => strength),
         marker: {
@@ -109,9 +133,9 @@ export class Curve {
     ];
     const { x, y } = ranges(history);
     const node = byId("curve");
-    const layout = { x: { title: words("gap_axis"), range: x }, y: { title: words("accuracy_axis"), range: y, ticksuffix: "%" }, height: 400, move: true };
+    const layout = { x: { title: words(kindOf(outcome, "gap_axis")), range: x }, y: { title: words("accuracy_axis"), range: y, ticksuffix: "%" }, height: 400, move: true };
     draw(node, traces, layout).then(() => this.#listen(node));
-    node.setAttribute("aria-label", words("curve_spoken", { n: outcome.answers, strengths: outcome.curve.length }));
+    node.setAttribute("aria-label", words(kindOf(outcome, "curve_spoken"), { n: outcome.answers, strengths: outcome.curve.length }));
   }
 
   #listen(node) {
@@ -122,20 +146,23 @@ export class Curve {
 
   #table(outcome) {
     const rows = outcome.curve.map((point) => {
-      const { strength, accuracy, gap } = point;
+      const { strength, accuracy } = point;
       const here = strength === this.strength;
       const radio = el("input", {
         type: "radio", name: "strength", checked: here, value: String(strength), on: { change: () => this.choose(strength) },
-        "aria-label": strength === 0 ? words("no_mitigation") : words("strength_is", { strength: decimal(strength, 2) }),
+        "aria-label": strength === 0 ? words("no_mitigation") : words("strength_is", { strength: strengthText(strength) }),
       });
       return el("tr", { class: here ? "marked" : null },
         el("td", { class: "pick" }, radio),
-        el("th", { scope: "row", text: strength === 0 ? words("zero_strength") : decimal(strength, 2) }),
+        el("th", { scope: "row", text: strength === 0 ? words("zero_strength") : strengthText(strength) }),
         el("td", { text: percent(accuracy) }),
-        el("td", { text: decimal(points(gap), 1) }));
+        el("td", { text: gapOf(point) }));
     });
     const focused = document.activeElement?.name === "strength" ? document.activeElement.value : null;
     fill(byId("strengths"), rows);
+    const here = byId("strengths").querySelector(".marked");
+    if (here && this.seen !== this.strength) here.closest(".scroll").scrollTop = here.offsetTop - 3 * here.offsetHeight;
+    this.seen = this.strength; // the table moves to the operating point when that changes, not under a reader's hand
     if (focused !== null) byId("strengths").querySelector(`[value="${CSS.escape(focused)}"]`)?.focus();
   }
 }

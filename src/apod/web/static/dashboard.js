@@ -1,13 +1,13 @@
 // The owner's page: how accuracy and fairness move with every answer, and what to do about it.
 import { get, post, put, remove } from "./api.js";
 import { drawBound, drawMap, drawRates, drawRounds, drawSubgroups, gapText } from "./charts.js";
-import { Curve } from "./curve.js";
+import { Curve, kindOf } from "./curve.js";
 import { byId, el, fill, show, write } from "./dom.js";
 import { Downloads } from "./downloads.js";
 import { listen } from "./events.js";
 import { Access, drawAnnotators } from "./people.js";
 import { loadPlotly } from "./plots.js";
-import { ago, decimal, percent, span, translate, when, words } from "./words.js";
+import { ago, decimal, percent, span, strengthText, translate, when, words } from "./words.js";
 
 const TOAST = 3200;
 const SOON = 150; // milliseconds: news that come together are fetched together
@@ -126,11 +126,12 @@ class Dashboard {
     this.drawHead(campaign, history);
     show(byId("pictures"), history.length > 0);
     if (history.length) {
+      for (const name of KINDS) write(byId(name.replaceAll("_", "-")), words(kindOf(history.at(-1), name)));
       this.curve.update(data, this.strength);
       drawRounds(data, this.strength);
       drawRates(this.audit, campaign.labels);
     }
-    write(byId("chosen"), pointText(data.operating));
+    write(byId("chosen"), [pointText(data.operating), confirmText(data.operating)].filter(Boolean).join(" "));
     show(byId("automatic"), data.chosen !== null);
     show(byId("choose-now"), data.operating === null);
     this.drawAsked(data);
@@ -154,8 +155,8 @@ class Dashboard {
     const none = last?.curve.find(({ strength }) => strength === 0);
     const now = last?.curve.find(({ strength }) => strength === this.strength);
     write(byId("heading"), campaign.name);
-    write(byId("lead"), last ? lead(campaign, this.audit, this.data.operating) : words("lead_none"));
-    fill(byId("cards"), cards(campaign, this.data.pace, this.audit, none, now));
+    write(byId("lead"), last ? lead(campaign, last, this.audit, this.data.operating) : words("lead_none"));
+    fill(byId("cards"), cards(campaign, this.data.pace, last, this.audit, this.data.operating, none, now));
     fill(byId("cautions"), cautions(campaign, last, this.strength).map(([title, text]) => el("div", { class: "caution", role: "note" }, el("p", {}, el("b", { text: title }), " ", text))));
     write(byId("freshness"), freshness(campaign, last));
   }
@@ -189,7 +190,7 @@ class Dashboard {
     try {
       const { chosen } = await put("/operating-point", { strength });
       await this.load();
-      this.toast(chosen === null ? words("unchosen_toast") : words("chosen_toast", { strength: decimal(chosen, 2) }));
+      this.toast(chosen === null ? words("unchosen_toast") : words("chosen_toast", { strength: strengthText(chosen) }));
     } catch (error) {
       this.toast(error.message || words("server_away"));
     }
@@ -228,6 +229,7 @@ class Dashboard {
   }
 }
 
+const KINDS = ["curve_text", "basis", "strengths_caption", "gap", "rounds_text", "term_strength"]; // they differ where gaps have intervals
 const RULES = new Set(["gold", "import"]);
 
 function ruleText(rule) {
@@ -238,23 +240,46 @@ function ruleText(rule) {
 function pointText(operating) {
   if (operating === null) return words("point_none");
   const { strength, because, by } = operating;
-  const values = { strength: decimal(strength, 2), because };
+  const values = { strength: strengthText(strength), because };
   if (by === "owner") return words(strength === 0 ? "point_owner_zero" : "point_owner", values);
   return words(strength === 0 ? "point_kept" : "point_taken", values);
 }
 
-function lead(campaign, audit, operating) {
+/** How many fresh answers would confirm the leading correction. */
+function confirmText(operating) {
+  if (!operating?.confirmation) return "";
+  const { confirming_answers: n, probability } = operating.confirmation;
+  return n === null ? words("confirm_never") : words("confirm", { n, probability: percent(probability, 0) });
+}
+
+/** What is known of the gap, the narrowest first: from audit answers, or from what the training answers lead to expect. */
+function knownGap(audit, operating) {
+  const width = ({ low, high }) => high - low;
+  const expected = operating?.estimate && ["base", "selected"].map((name) => {
+    const { gap, interval: [low, high], says } = operating.estimate[name];
+    return { value: gap, low, high, says };
+  });
+  const measured = audit?.before.says ? [audit.before, audit.after].filter((gap) => gap?.says) : [];
+  const foreseen = expected?.[0].says ? expected.slice(0, operating.strength > 0 ? 2 : 1) : [];
+  if (measured.length && !(foreseen.length && width(foreseen[0]) < width(measured[0]))) return { gaps: measured, by: "audit" };
+  return { gaps: foreseen, by: "posterior", widest: expected?.[0] ?? null };
+}
+
+function lead(campaign, last, audit, operating) {
   const { answered: answers, budget, by_purpose: purposes, audit_planned: planned, audit_needed: needed } = campaign;
   const asked = purposes.audit ?? 0;
   const counts = words("lead_counts", { answers, budget, training: purposes.training ?? 0, audit: asked });
   const values = { audit: asked, planned, needed };
+  const { gaps, by, widest } = knownGap(audit, operating);
   let gap;
-  if (audit?.before.says) {
-    const before = gapText(audit.before);
-    const both = audit.after?.says;
-    gap = both ? words("lead_gap_both", { n: audit.answers, before, after: gapText(audit.after) }) : words("lead_gap_base", { n: audit.answers, before });
-  } else gap = words(planned === 0 ? "lead_gap_none" : planned < needed ? "lead_gap_few" : "lead_gap_yet", values);
-  return `${counts} ${gap} ${pointText(operating)}`;
+  if (gaps.length) {
+    const [before, after] = gaps.map(gapText);
+    const [one, two] = by === "audit" ? ["lead_gap_base", "lead_gap_both"] : ["lead_gap_base_expected", "lead_gap_both_expected"];
+    gap = words(gaps.length > 1 ? two : one, { n: by === "audit" ? audit.answers : last.answers, before, after });
+  } else if (widest && widest.low !== null) gap = words("lead_gap_little", { n: last.answers, gap: gapText({ ...widest, value: null }) });
+  else gap = words(planned === 0 ? "lead_gap_none" : planned < needed ? "lead_gap_few" : "lead_gap_yet", values);
+  const handed = campaign.known ? ` ${words("lead_known", { known: campaign.known })}` : "";
+  return `${counts}${handed} ${gap} ${pointText(operating)}`;
 }
 
 function card(what, big, small, extra = null) {
@@ -266,25 +291,31 @@ function change(before, after, text) {
   return [el("span", { class: "was", text: text(before) }), " → ", text(after)];
 }
 
-function cards(campaign, pace, audit, none, now) {
+function cards(campaign, pace, last, audit, operating, none, now) {
   const meter = el("progress", { max: campaign.budget, value: campaign.answered, "aria-label": words("progress") });
   const over = campaign.state === "done" || campaign.state === "finished";
   const left = over ? words("left_done") : pace.seconds_left === null ? words("unknown_number") : span(pace.seconds_left);
   const accuracy = now && now !== none ? change(none?.accuracy, now.accuracy, percent) : [percent(none?.accuracy)];
   return [
     card(words("card_answers"), words("of", { n: campaign.answered, total: campaign.budget }), words("card_answers_small", campaign), meter),
-    gapCard(campaign, audit),
-    card(words("card_accuracy"), accuracy, words("card_accuracy_small")),
+    gapCard(campaign, last, audit, operating),
+    card(words("card_accuracy"), accuracy, words(kindOf(last, "card_accuracy_small"))),
     card(words("card_left"), left, over ? "" : pace.per_hour === null ? words("card_left_none") : words("card_left_small", { pace: decimal(pace.per_hour, 0) })),
   ];
 }
 
-function gapCard({ by_purpose: purposes, audit_needed: needed }, audit) {
-  const known = [audit?.before, audit?.after].filter((gap) => gap?.says);
-  if (!known.length) return card(words("card_gap"), words("card_gap_unknown"), words("card_gap_small", { audit: purposes.audit ?? 0, needed }));
+function gapCard({ by_purpose: purposes, audit_needed: needed }, last, audit, operating) {
+  const { gaps: known, by, widest } = knownGap(audit, operating);
+  const title = words(by === "audit" || !widest ? "card_gap" : "card_gap_expected");
+  if (!known.length) {
+    const small = widest && widest.low !== null
+      ? words("card_gap_little", { n: last.answers, gap: gapText({ ...widest, value: null }) })
+      : words("card_gap_small", { audit: purposes.audit ?? 0, needed });
+    return card(title, words("card_gap_unknown"), small);
+  }
   const short = ({ low, high }) => words("interval", { low: decimal(100 * low, 1), high: decimal(100 * high, 1) });
   const big = known.length > 1 ? change(...known, short) : [short(known[0])];
-  return card(words("card_gap"), big, words("card_gap_audited", { n: audit.answers }));
+  return card(title, big, by === "audit" ? words("card_gap_audited", { n: audit.answers }) : words("card_gap_foreseen", { n: last.answers }));
 }
 
 function cautions({ state, labels, reminders, refit_failures: failures, measuring_failure: unmeasured }, last, strength) {

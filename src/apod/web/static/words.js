@@ -50,6 +50,11 @@ export function decimal(value, digits = 2) {
   return new Intl.NumberFormat(LANGUAGE, { minimumFractionDigits: digits, maximumFractionDigits: digits }).format(value);
 }
 
+/** A strength: places on a path lie close together near 0. */
+export function strengthText(value) {
+  return decimal(value, value > 0 && value < 0.1 ? 3 : 2);
+}
+
 /** Fill every element that names its text: data-text, data-label (for screen readers), data-hint (placeholder). */
 export function translate(root = document) {
   document.documentElement.lang = LANGUAGE;

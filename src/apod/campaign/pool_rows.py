@@ -1,0 +1,93 @@
+"""How engines number people and speak of them: rows of the pool inside, rows of the campaign outside."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from apod.campaign.engine import GroupAnswer
+from apod.campaign.materials import Features, Materials
+from apod.campaign.state import Proposal
+from apod.data.dataset import IntArray
+from apod.errors import InputError
+from apod.method.selection import Choice, named_reason
+
+
+@dataclass(frozen=True, eq=False)
+class PoolRows:
+    """How an engine numbers people: those it may learn from 0, 1, ... in order, those held out apart."""
+
+    training: IntArray
+    held_out: IntArray
+
+    def inside(self, rows: AbstractSet[int] | Sequence[int]) -> list[int]:
+        """Numbers of those rows that may be learnt from, sorted."""
+        given = np.fromiter(rows, dtype=np.int64, count=len(rows))
+        if not len(self.held_out):
+            return sorted(given.tolist())
+        return sorted(np.searchsorted(self.training, np.setdiff1d(given, self.held_out)).tolist())
+
+    def learnable(self, answers: Sequence[GroupAnswer]) -> tuple[list[int], Sequence[GroupAnswer]]:
+        """The answers that may teach, and the numbers of their rows: some may be about people held out."""
+        if len(self.held_out):
+            barred = set(self.held_out.tolist())
+            answers = [answer for answer in answers if answer.row not in barred]
+        rows = np.array([answer.row for answer in answers], dtype=np.int64)
+        return np.searchsorted(self.training, rows).tolist(), answers
+
+    def among_held_out(self, rows: IntArray) -> IntArray:
+        """Numbers of people held out; InputError where one is not."""
+        if not len(self.held_out) or not np.isin(rows, self.held_out).all():
+            raise InputError("Only people held out for the audit can be audited: create the campaign with audit_share.")
+        return np.searchsorted(self.held_out, rows)
+
+    def everybody(self, training: npt.NDArray[Any], held_out: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
+        """Both parts of a matrix in the order of the campaign's rows."""
+        if held_out is None or not len(self.held_out):
+            return training
+        both = np.empty((len(training) + len(held_out), training.shape[1]), dtype=training.dtype)
+        both[self.training], both[self.held_out] = training, held_out
+        return both
+
+
+def part(features: Features, rows: IntArray) -> Features:
+    """These rows of a campaign's features."""
+    return features.iloc[rows] if isinstance(features, pd.DataFrame) else features[rows]
+
+
+def pool_rows(materials: Materials) -> PoolRows:
+    """The rows of a campaign, as its engine numbers them."""
+    return PoolRows(materials.training_rows(), materials.held_out())
+
+
+def proposal(materials: Materials, rows: PoolRows, choice: Choice) -> Proposal:
+    """A choice among the pool as a campaign takes it: rows as it numbers them, names in the place of codes."""
+    reason = named_reason(choice.reason, materials.settings.groups, materials.settings.label_names)
+    drawn = choice.probability if choice.probability < 1 else None  # 1 = a rule chose, nothing was drawn
+    return Proposal(int(rows.training[choice.row]), reason, "training", drawn)
+
+
+def one_by_one(choices: Sequence[Choice]) -> list[Choice]:
+    """Choices of one batch with the probability of each single draw instead of that to be anywhere in the batch.
+
+    A campaign asks them in order and may refit after any: k of n people drawn together, in random order, are draws with
+    probability 1/n, 1/(n - 1), ...
+    """
+    piles: dict[tuple[object, ...], list[int]] = {}
+    for place, choice in enumerate(choices):
+        pile = tuple(choice.reason.get(name) for name in ("rule", "group", "label"))
+        piles.setdefault(pile, []).append(place)
+    found = list(choices)
+    for places in piles.values():
+        for before, place in enumerate(places):
+            choice = choices[place]
+            if choice.probability < 1:
+                people = round(len(places) / choice.probability)
+                found[place] = replace(choice, probability=1 / (people - before))
+    return found

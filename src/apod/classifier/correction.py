@@ -1,0 +1,273 @@
+"""A fit that keeps a model and corrects its margin: the model, its correction, and what is expected of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy.special import logit
+
+from apod.classifier.inputs import Rows
+from apod.classifier.reads import Reads, fit_reads
+from apod.data import IntArray
+from apod.errors import InputError
+from apod.method.corrected import CorrectedModel, ModelPool, corrected, model_pool
+from apod.method.correction_fit import STRENGTHS, FittedCorrection
+from apod.method.gap_interval import GapEstimate
+from apod.method.model_mitigation import ModelMitigation
+from apod.method.settings import Settings
+from apod.models.estimator import EstimatorModel, fit_estimator, name_of, rows_of
+from apod.models.model import Model
+from apod.models.prediction import on_rows
+from apod.models.scored import Scored
+from apod.models.scores import ScoresModel
+from apod.models.seen import warn_if_trained_on
+from apod.models.standard import fit_standard
+
+Floats = npt.NDArray[np.float64]
+
+NOT_VERIFIED = "not verified"
+"""What the answers that chose a correction say about it is no test of it."""
+NOBODY_KNOWN = "Nobody's group is known, so the model stays as it is."
+NEAREST_TO_CERTAIN = 1e-15
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What the answers chose: a strength, 0 = the model as it is, and the gaps to expect without and with it.
+
+    Gaps are of as many people as the correction was judged on; None where nobody's group is known.
+    """
+
+    strength: float
+    reason: str
+    before: GapEstimate | None
+    after: GapEstimate | None
+    verification: str = NOT_VERIFIED
+
+
+@dataclass(frozen=True, eq=False)
+class FittedModel:
+    """A model and its correction, as they predict the labels of the user."""
+
+    model: CorrectedModel
+    reads: Reads
+    columns: tuple[str, ...] | None  # of X, in order; None: X goes to the user's model as it is
+    classes: npt.NDArray[Any]  # (2,) in order
+    positive: int  # which of them, 0 or 1
+    name: str  # of the model, in words
+    standard: bool  # whether it is one of ours, which knows the labels as 0 and 1
+    own_threshold: bool  # whether decisions at strength 0 are left to the model's `predict`
+    tradeoff: pd.DataFrame
+    selection: Selection
+    deciles: Floats | None  # (G, 9) of f_a's P(group) of the people it was judged on; None without a correction
+    mitigation: ModelMitigation | None  # None once loaded
+
+    @property
+    def selected(self) -> float:
+        """The strength that the answers chose."""
+        return self.selection.strength
+
+    @property
+    def because(self) -> str:
+        """Why that one, in a sentence."""
+        return self.selection.reason
+
+    @property
+    def own(self) -> Any:
+        """The user's fitted model; None where it is one of ours."""
+        model = self.model.scored.model
+        return model.estimator if isinstance(model, EstimatorModel) and not self.standard else None
+
+    @property
+    def training_rows(self) -> IntArray | None:
+        """All rows; None once loaded."""
+        return None if self.mitigation is None else np.arange(self.mitigation.population.training)
+
+    def checked_strength(self, strength: float) -> float:
+        """The strength, or an InputError where it cannot be."""
+        return self.model.at(strength).strength
+
+    def predict(self, X: Any, strength: float) -> npt.NDArray[Any]:
+        """(n,) labels; at strength 0 those of the model."""
+        if strength == 0 and self.own_threshold and not self.standard:
+            own = self._own("predict", X)
+            if own is not None:
+                return np.asarray(own)
+        return self.labels(self.model.at(strength).decisions(self.people(X))[0])
+
+    def labels(self, decided: IntArray) -> npt.NDArray[Any]:
+        """(n,) the user's labels of decisions, 1 for the positive one."""
+        return np.asarray(self.classes[decided if self.positive else 1 - decided])
+
+    def predict_proba(self, X: Any, strength: float) -> Floats:
+        """(n, 2) in the order of the classes; at strength 0 those of the model."""
+        if not self.model.scored.model.probabilities:
+            raise InputError(
+                f"{self.name} gives no probabilities: use decision_function, or wrap it in CalibratedClassifierCV."
+            )
+        own = self._own("predict_proba", X) if strength == 0 else None
+        if own is not None:
+            own = np.asarray(own)
+            return own[:, ::-1] if self._turned else own
+        scores = self.model.at(strength).scores(self.people(X))
+        both = [1 - scores, scores] if self.positive else [scores, 1 - scores]
+        return np.stack(both, axis=1)
+
+    def decision_function(self, X: Any, strength: float) -> Floats:
+        """(n,) log-odds of the second class, or the scores of a model without probabilities; at strength 0 the
+        model's own where it has a decision function."""
+        own = self._own("decision_function", X) if strength == 0 else None
+        if own is not None:
+            return -np.asarray(own) if self._turned else np.asarray(own)
+        scores = self.model.at(strength).scores(self.people(X))
+        if self.model.scored.model.probabilities:
+            scores = logit(scores.clip(NEAREST_TO_CERTAIN, 1 - NEAREST_TO_CERTAIN))
+        return np.asarray(scores if self.positive else -scores)
+
+    def query(self, count: int, barred: Sequence[int]) -> IntArray:
+        """Rows worth asking about."""
+        if self.mitigation is None:
+            raise InputError("A loaded classifier holds no training rows to choose from: fit again to query.")
+        return np.array([question.row for question in self.mitigation.ask(count, barred)], dtype=np.int64)
+
+    @property
+    def _turned(self) -> bool:
+        """Whether the model's second class is the classifier's first."""
+        return self.standard and self.positive == 0
+
+    def _model_rows(self, X: Any) -> Any:
+        """X as the model takes it: a user's as it is, with the column of scores where those are the model."""
+        given = not self.standard or isinstance(self.model.scored.model, ScoresModel)
+        return X if given else self.reads.of(X)
+
+    def people(self, X: Any) -> Scored:
+        """These people as the model and its correction see them."""
+        return self.model.score_people(self._model_rows(X), self.reads.of(X))
+
+    def _own(self, method: str, X: Any) -> Any:
+        """What the model itself says, None where it has no such method."""
+        model = self.model.scored.model
+        if not isinstance(model, EstimatorModel) or not hasattr(model.estimator, method):
+            return None
+        rows = model.prepare(self._model_rows(X))
+        return on_rows(model.estimator, method, rows, rows_of(X), name_of(model.estimator))
+
+
+def fit_model(
+    estimator: Any,
+    X: Any,
+    classes: npt.NDArray[Any],
+    positive: int,
+    rows: Rows,
+    settings: Settings,
+    seed: int,
+    key: str,
+) -> FittedModel:
+    """Fit (or take) the model, and the correction that the known groups speak for.
+
+    X as the user gave it, a frame where the model is one of ours.
+    """
+    if estimator is None:
+        columns: tuple[str, ...] | None = tuple(map(str, X.columns))
+        reads = fit_reads(X)
+        read = reads.of(X)
+        threshold = 0.5 if settings.threshold is None else settings.threshold
+        fitted = fit_standard(read, rows.labels, seed, threshold=threshold)
+    else:
+        y = classes[rows.labels if positive else 1 - rows.labels]
+        fitted = fit_estimator(estimator, X, y, seed, settings.threshold, classes[positive])
+        columns, reads = None, fit_reads(X, rows.groups, rows.group_names)
+        read = reads.of(X)
+        warn_if_trained_on(fitted, read, rows.labels, seed)
+        if settings.threshold is None:
+            _check_own_decisions(fitted.model)
+    pool = model_pool(fitted, (read if estimator is None else X, rows.labels), reads=(read, None))
+    mitigation = pool.mitigation(settings, max(2, len(rows.group_names)), seed, key)
+    mitigation.answers[0] = rows.answers()
+    mitigation.refit()
+    own = estimator is not None
+    return fitted_model(pool, mitigation, reads, columns, classes, positive, fitted.name, settings, own=own)
+
+
+def fitted_model(
+    pool: ModelPool,
+    mitigation: ModelMitigation,
+    reads: Reads,
+    columns: tuple[str, ...] | None,
+    classes: npt.NDArray[Any],
+    positive: int,
+    name: str,
+    settings: Settings,
+    *,
+    own: bool,
+) -> FittedModel:
+    """What a classifier needs of a mitigated model; `own`: it is the user's, and knows labels by the user's names."""
+    fitted = mitigation.fitted
+    return FittedModel(
+        model=corrected(pool.scored, fitted),
+        reads=reads,
+        columns=columns,
+        classes=classes,
+        positive=positive,
+        name=name,
+        standard=not own,
+        own_threshold=settings.threshold is None,
+        tradeoff=tradeoff(fitted, mitigation.seed),
+        selection=selected(fitted, mitigation.seed),
+        deciles=None if fitted is None else deciles(fitted.members(fitted.population.people.inputs)),
+        mitigation=mitigation,
+    )
+
+
+def deciles(members: Floats) -> Floats:
+    """(G, 9) of everybody's P(group), (n, G): by these new people are compared with those of the fit."""
+    return np.quantile(members, np.arange(1, 10) / 10, axis=0).T
+
+
+def selected(fitted: FittedCorrection | None, seed: int) -> Selection:
+    """The strength that the answers chose, and why."""
+    if fitted is None:
+        return Selection(0.0, NOBODY_KNOWN, None, None)
+    return Selection(fitted.strength, fitted.reason, *fitted.estimates(len(fitted.population), seed))
+
+
+def tradeoff(fitted: FittedCorrection | None, seed: int) -> pd.DataFrame:
+    """The path of the leading direction, a row per strength; columns as `APODClassifier.tradeoff_` documents them."""
+    if fitted is None:
+        nothing = {"gap": np.nan, "gap_low": np.nan, "gap_high": np.nan, "fall": 0.0, "fall_sd": 0.0}
+        return pd.DataFrame([{"strength": 0.0, **nothing, "accuracy_lost": 0.0, "balanced_lost": 0.0, "changed": 0.0}])
+    way, gaps = fitted.chosen.direction, fitted.path_estimates(len(fitted.population), seed)
+    along = {
+        "fall": fitted.falls.mean,
+        "fall_sd": fitted.falls.deviation,
+        "accuracy_lost": fitted.costs.accuracy,
+        "balanced_lost": fitted.costs.balanced,
+        "changed": fitted.costs.changed,
+    }
+    return pd.DataFrame(
+        {
+            "strength": [0.0, *STRENGTHS],
+            "gap": [one.gap for one in gaps],
+            "gap_low": [one.low for one in gaps],
+            "gap_high": [one.high for one in gaps],
+            **{name: [0.0, *values[way]] for name, values in along.items()},
+        }
+    )
+
+
+def _check_own_decisions(model: Model) -> None:
+    """InputError where a model's `predict` decides at another score than models of its kind do."""
+    if not isinstance(model, EstimatorModel) or not hasattr(model.estimator, "predict") or model.probe is None:
+        return
+    rows, scores = model.probe, model.margin(model.probe)
+    own = np.asarray(on_rows(model.estimator, "predict", rows, rows_of(rows), name_of(model.estimator))).ravel()
+    if ((own == model.classes[1]) != (scores > model.threshold))[scores != model.threshold].any():
+        raise InputError(
+            f"{name_of(model.estimator)} does not predict by a score of {model.threshold:g}: pass the threshold it "
+            "decides at (threshold=)."
+        )

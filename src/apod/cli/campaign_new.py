@@ -1,0 +1,122 @@
+"""`apod campaign new`: a campaign over a table of people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from apod.cli.campaign_options import FILES, NAME, URL, without_password
+from apod.cli.options import DECIMAL, ENCODING, SEP, words
+from apod.cli.output import echo
+
+
+def new(
+    url: str = URL,
+    table: Path = typer.Argument(help="Your people, one row each: CSV, Excel, Parquet, ..., or a .npy matrix."),
+    label: str = typer.Option(..., help="The column to predict (two values); of a .npy matrix, its .npy labels."),
+    groups: str | None = typer.Option(
+        None, help="Names of the groups, comma-separated, in the order of their keys (default: of --known-groups)."
+    ),
+    budget: int = typer.Option(..., help="How many answers may be asked for in all."),
+    campaign: str | None = NAME,
+    positive: str | None = typer.Option(None, help="The label value that counts as 1 (default: 1, yes, true)."),
+    sensitive: str | None = typer.Option(None, help="A recorded group column that must be no feature and not shown."),
+    known_groups: str | None = typer.Option(
+        None, help="A column of groups that you hand in: answers that cost nothing; blanks may be asked about."
+    ),
+    drop: str | None = typer.Option(None, help="Columns that must not be features, comma-separated."),
+    show: str | None = typer.Option(None, help="Columns an annotator sees (default: all but label and names)."),
+    show_label: bool = typer.Option(False, "--show-label", help="Annotators see the label too."),
+    id_column: str | None = typer.Option(None, help="Column with an id per person."),
+    score: str | None = typer.Option(
+        None, help="Column with probabilities by the model to correct (default: a standard model is fitted)."
+    ),
+    sep: str | None = SEP,
+    decimal: str | None = DECIMAL,
+    encoding: str | None = ENCODING,
+    *,
+    settings: Mapping[str, Any],
+    guidelines: Path | None = typer.Option(None, exists=True, dir_okay=False, help="Text file with guidelines."),
+    legal_basis: str | None = typer.Option(None, help="Why you may ask for this special-category data."),
+    overlap: int = typer.Option(1, help="How many people answer each question."),
+    lease_minutes: float = typer.Option(30.0, help="How long a question stays in one person's hands."),
+    audit_share: float = typer.Option(
+        0.2, help="Share of the questions kept for measuring, about people drawn at random; 0: no audit."
+    ),
+    least_gain: float = typer.Option(
+        0.0,
+        help="Experimental: pause once the rest of the budget is expected to narrow the gap by less, e.g. 0.01; 0: "
+        "never. The expectation is known to be too optimistic.",
+    ),
+    image_column: str | None = typer.Option(None, help="Column with the path of each person's picture."),
+    image_root: Path | None = typer.Option(None, help="Folder the pictures lie under (default: the table's)."),
+    gold: Path | None = typer.Option(None, exists=True, dir_okay=False, help="Known answers: CSV of row and group."),
+    gold_every: int = typer.Option(10, help="One question in so many checks the annotator by a known answer."),
+    seed: int = typer.Option(0, help="Same seed, same questions."),
+    files: Path | None = FILES,
+) -> None:
+    """Create a campaign over a table of people.
+
+    Example: apod campaign new hiring.db people.csv --label hired --groups female,male --budget 40
+    """
+    from apod.campaign import Campaign
+    from apod.campaign.auditing import audit_advice
+    from apod.cli.progress_lines import shown_progress
+    from apod.data.text_files import dialect
+
+    with shown_progress("Creating the campaign", at_once=True):
+        created = Campaign.create_from_table(
+            url,
+            table,
+            label=label,
+            groups=words(groups) if groups is not None else None,
+            budget=budget,
+            name=campaign,
+            positive=positive,
+            sensitive=sensitive,
+            known_groups=known_groups,
+            drop=words(drop or ""),
+            show=words(show) if show is not None else None,
+            id_column=id_column,
+            score=score,
+            dialect=dialect(sep, decimal, encoding),
+            engine_options=settings,
+            files=files,
+            refit="demand",
+            guidelines=guidelines.read_text(encoding="utf-8") if guidelines is not None else None,
+            legal_basis=legal_basis,
+            overlap=overlap,
+            lease_seconds=lease_minutes * 60,
+            show_label=show_label,
+            audit_share=audit_share,
+            least_gain=least_gain,
+            image_column=image_column,
+            image_root=str((image_root or table.parent).resolve()) if image_column is not None else None,
+            gold=_gold(gold) if gold is not None else None,
+            gold_every=gold_every,
+            seed=seed,
+        )
+    try:
+        status = created.status()
+    finally:
+        created.close()
+    if status.known:
+        echo(f"{status.known} groups are handed in; they cost nothing.")
+    echo(f"{status.name}: {status.budget} answers to ask for. Next: apod ask {without_password(url)}")
+    for reminder in status.reminders:
+        echo(f"reminder: {reminder}", err=True)
+    if status.preset == "heads" and settings["preset"] == "default" and "body" not in settings:
+        echo("note: so many rows are too many for a correction; heads are trained instead (--preset heads).", err=True)
+    advice = audit_advice(budget, audit_share, overlap)
+    if advice is not None:
+        echo(f"note: {advice}", err=True)
+
+
+def _gold(path: Path) -> dict[int, str]:
+    """Rows whose group is known, by row number."""
+    from apod.campaign.exchange import read_gold
+
+    return read_gold(path)

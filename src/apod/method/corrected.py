@@ -1,0 +1,162 @@
+"""A frozen model with its correction: what predicts, is saved, deployed and explained.
+
+At strength 0 every output is the model's own, bit for bit. Above it a person's calibrated probability is lowered by
+half of strength x push (`heads.correction`) and turned back into a score of the model's own kind, so that scores are
+continuous in the strength and cross the model's threshold exactly where the corrected decision changes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import softmax
+
+from apod.errors import InputError
+from apod.fairness.notions import find_notion
+from apod.heads.correction import Correction
+from apod.method.correction_choice import Limits
+from apod.method.correction_fit import STRENGTHS, FittedCorrection
+from apod.method.model_mitigation import ModelMitigation
+from apod.method.posterior import BLOCK, Reader
+from apod.method.settings import Settings
+from apod.models.model import Fitted
+from apod.models.scored import Scored, ScoredModel, scored_model
+
+Floats = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class GuessedGroups:
+    """f_a of x alone, as bias scores read it: one weight vector per group but the last, no draws."""
+
+    reader: Reader
+    weights: Floats  # (G - 1, p + 1)
+
+    def members(self, inputs: npt.NDArray[np.floating]) -> Floats:
+        """(n, G) P(group | x); a row's are the same whoever else is there, to the last bit."""
+        logits = np.zeros((len(inputs), len(self.weights) + 1))
+        for start in range(0, len(inputs), BLOCK):
+            away = inputs[start : start + BLOCK] - self.reader.centre
+            for group, slope in enumerate(self._slopes):
+                logits[start : start + BLOCK, group] = (away * slope).sum(axis=1) + self.weights[group, -1]
+        return np.asarray(softmax(logits, axis=1))
+
+    @cached_property
+    def _slopes(self) -> Floats:
+        """(G - 1, d) of the log-odds, by encoded column."""
+        return np.asarray(self.weights[:, :-1] @ self.reader.components.T)
+
+
+@dataclass(frozen=True, eq=False)
+class CorrectedModel:
+    """A frozen model, a direction of correction, and the strength in use.
+
+    Without a correction (nobody's group is known) strength 0 is the only one.
+    """
+
+    scored: ScoredModel
+    groups: GuessedGroups | None
+    correction: Correction | None
+    strength: float = 0.0
+
+    @property
+    def strengths(self) -> Floats:
+        """The operating points that are reported: 0, and places along the path where there is one."""
+        return np.concatenate([[0.0], STRENGTHS]) if self.correction is not None else np.zeros(1)
+
+    def at(self, strength: float) -> CorrectedModel:
+        """The same at another strength, any number from 0 up."""
+        if not 0 <= strength < float("inf"):
+            raise InputError(f"The strength is {strength!r}: pass a number from 0 up.")
+        if strength > 0 and self.correction is None:
+            raise InputError("Nobody's group is known, so there is no correction: only strength 0 is available.")
+        return replace(self, strength=float(strength))
+
+    def score_people(self, X: Any, columns: Any | None = None) -> Scored:
+        """People as model and correction see them; f_a reads `columns`, or X itself."""
+        return self.scored.score(X, columns)
+
+    def decisions(self, people: Scored, strengths: npt.ArrayLike | None = None) -> IntArray:
+        """(K, n) decisions at these strengths, at the one in use by default."""
+        own = np.atleast_1d(np.asarray(self.strength if strengths is None else strengths, dtype=np.float64))
+        if self.correction is None or self.groups is None:
+            return np.tile(people.decisions, (len(own), 1))
+        members = self.groups.members(people.inputs)
+        return self.correction.decisions(people.decisions, people.eta, members, own).astype(np.int64)
+
+    def scores(self, people: Scored) -> Floats:
+        """(n,) scores of the model's own kind at the strength in use: above its threshold where the decision is 1."""
+        if self.strength == 0 or self.correction is None or self.groups is None:
+            return people.scores
+        members = self.groups.members(people.inputs)
+        lowered = people.eta - self.strength / 2 * self.correction.push(people.eta, members)
+        scores = self.scored.calibration.score(lowered)
+        decided = self.correction.decisions(people.decisions, people.eta, members, self.strength)[0]
+        threshold = self.scored.model.threshold  # rounding may put somebody at the threshold on the wrong side
+        return np.where(decided, np.maximum(scores, np.nextafter(threshold, np.inf)), np.minimum(scores, threshold))
+
+    def pushes(self, people: Scored) -> Floats:
+        """(n,) how far one unit of strength lowers a person's margin, 2 x (probability - cut)."""
+        if self.correction is None or self.groups is None:
+            return np.zeros(len(people))
+        return self.correction.push(people.eta, self.groups.members(people.inputs))
+
+
+def corrected(scored: ScoredModel, fitted: FittedCorrection | None) -> CorrectedModel:
+    """The model with the correction that was fitted, at the strength that was chosen; uncorrected where None was."""
+    if fitted is None:
+        return CorrectedModel(scored, None, None)
+    groups = GuessedGroups(fitted.population.reader, fitted.weights)
+    return CorrectedModel(scored, groups, fitted.correction, fitted.strength)
+
+
+@dataclass(frozen=True, eq=False)
+class ModelPool:
+    """A frozen model and the people that its correction is fitted and judged on; holds no groups."""
+
+    scored: ScoredModel
+    people: Scored  # the training part, scored out of fold where the model was fitted on it, then the others
+    labels: IntArray  # (n,) 0 or 1
+    training: int  # so many come first: only these may be asked about
+
+    def mitigation(self, settings: Settings, n_groups: int, seed: int, key: str = "") -> ModelMitigation:
+        """Algorithm 1 around the model, before any answer; `key` tells this pool's random questions from others'."""
+        return ModelMitigation(
+            self.people,
+            self.labels,
+            self.training,
+            notion=find_notion(settings.penalty),
+            n_groups=n_groups,
+            cut=self.scored.cut,
+            limits=Limits.from_settings(settings),
+            seed=seed,
+            key=key,
+            selector=settings.selector,
+        )
+
+
+def model_pool(
+    fitted: Fitted, training: tuple[Any, IntArray], others: tuple[Any, IntArray] | None = None, reads: Any | None = None
+) -> ModelPool:
+    """Calibrate a model on its training part and score everybody its correction is judged on.
+
+    training, others: rows as the model takes them, and labels 0/1; `others` were not fitted on · reads: what f_a reads
+    of the training part and of the others, two tables, where that is not what the model reads.
+    """
+    rows, labels = training
+    first, second = reads if reads is not None else (None, None)
+    scored = scored_model(fitted, labels, rows if first is None else first)
+    people = scored.score(rows, first, fitted.training_scores)
+    if others is None or len(others[1]) == 0:
+        return ModelPool(scored, people, labels, len(labels))
+    return ModelPool(
+        scored,
+        people.followed_by(scored.score(others[0], second)),
+        np.concatenate([labels, others[1]]),
+        len(labels),
+    )

@@ -1,0 +1,196 @@
+"""What a run can be about, behind one protocol: heads trained on a body, or a model that is kept and corrected.
+
+`run_experiment` asks, counts, keeps answers, measures and writes the result; an approach prepares the people, trains,
+and says what it would decide. Both see a group only after it was answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from apod.classifier import APODClassifier
+from apod.data.dataset import UNKNOWN, Dataset, IntArray, Split
+from apod.method.algorithm1 import Alternating, Answered, Ask
+from apod.method.settings import Settings
+from apod.run.checkpoint import Checkpoint
+from apod.run.record import Measured, answer_entry
+
+BoolArray = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
+Heard = Mapping[tuple[int, int], int]
+"""Answers of an interrupted run, by trajectory and row."""
+
+
+@dataclass(frozen=True, eq=False)
+class Finished:
+    """What a run ends with: the base model and every operating point, and which of them is selected."""
+
+    decided: BoolArray  # (K, n_test) decisions on the test part, the base model's first
+    points: list[dict[str, Any]]  # (K,) what result.json says of each beside its metrics
+    selected: int
+    reason: str | None  # why that one
+    trajectory: int  # whose answers it was trained on
+    facts: dict[str, Any]  # what result.json says of this approach alone
+
+
+class Approach(Protocol):
+    """One way to mitigate."""
+
+    @property
+    def mitigation(self) -> Alternating:
+        """Algorithm 1."""
+        ...
+
+    @property
+    def settings(self) -> Settings:
+        """All settings."""
+        ...
+
+    @property
+    def dataset(self) -> Dataset:
+        """Everybody."""
+        ...
+
+    @property
+    def split(self) -> Split:
+        """The three parts."""
+        ...
+
+    def round_entry(self) -> dict[str, Any]:
+        """What result.json says of the round that just ended, beside its number, its answers and its time."""
+        ...
+
+    def asking_strength(self, trajectory: int) -> float | None:
+        """The strength that a trajectory belongs to; None where all share one."""
+        ...
+
+    def enough(self) -> bool:
+        """Whether the rest of the budget is no longer worth asking for."""
+        ...
+
+    def save(self, checkpoint: Checkpoint, record: dict[str, Any]) -> None:
+        """Save what the answers alone do not say of the state after a round."""
+        ...
+
+    def load(self, checkpoint: Checkpoint, heard: Heard, record: dict[str, Any]) -> dict[str, Any] | None:
+        """Take up the state after the last round saved, and give its record; None where rounds are run again."""
+        ...
+
+    def verify(self, count: int, ask: Ask, closed: Sequence[int]) -> list[Answered]:
+        """Try what was chosen on fresh answers, about rows of the training and then the validation part."""
+        ...
+
+    def finish(self) -> Finished:
+        """The operating points after the last round."""
+        ...
+
+    def sizes(self) -> dict[str, Any]:
+        """Sizes of what is trained, beside the settings."""
+        ...
+
+    def notes(self) -> list[str]:
+        """What a reader should know about this run."""
+        ...
+
+    def guessed_groups(self, trajectory: int) -> Floats:
+        """(n_test, G) group probabilities of the test part, by guess."""
+        ...
+
+    def classifier(self) -> APODClassifier | None:
+        """What was selected, ready to predict; None where a run does not make one."""
+        ...
+
+    def places(self) -> Floats:
+        """(n_train, M) the training part as distances between people are measured."""
+        ...
+
+    def positive(self, rows: pd.DataFrame, place: int) -> Floats:
+        """(n,) P(positive label) of new people by one of the operating points; above 1/2 where it is predicted."""
+        ...
+
+    def randomly(self, place: int) -> Settings:
+        """The settings of the same run with random questions, to compare this operating point with."""
+        ...
+
+
+class Recorder:
+    """What a run keeps of every round: who was asked and why, and what the approach says of itself."""
+
+    def __init__(self, approach: Approach) -> None:
+        self._approach = approach
+        self.rounds: list[dict[str, Any]] = []
+        self.answers: list[list[dict[str, Any]]] = [[] for _ in approach.mitigation.answers]
+
+    def take(self, heard: list[Answered], seconds: float) -> list[dict[str, Any]]:
+        """Record one round after its refit; gives the new answers' entries."""
+        mitigation = self._approach.mitigation
+        entries = [self._answer(one) for one in heard]
+        if self.rounds:
+            self.rounds[-1]["asked"] = [entry["row"] for entry in entries]
+        self.rounds.append(
+            {
+                "round": mitigation.round - 1,
+                "answered": mitigation.answers[0].asked,
+                "seconds": round(seconds, 4),
+                **self._approach.round_entry(),
+                "asked": [],
+            }
+        )
+        return entries
+
+    def take_verifying(self, heard: Sequence[Answered]) -> None:
+        """Record the answers that verified what was chosen."""
+        split = self._approach.split
+        rows = np.concatenate([split.train, split.validation])
+        self.answers[0] += [answer_entry(self._approach.dataset, rows, one, None) for one in heard]
+
+    def _answer(self, heard: Answered) -> dict[str, Any]:
+        approach, trajectory = self._approach, heard.question.trajectory
+        strength = approach.asking_strength(trajectory)
+        entry = answer_entry(approach.dataset, approach.split.train, heard, strength)
+        self.answers[trajectory].append(entry)
+        return entry
+
+    def to_dict(self) -> dict[str, Any]:
+        """What a checkpoint needs to go on recording."""
+        return {"rounds": self.rounds, "answers": self.answers}
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        self.rounds, self.answers = saved["rounds"], saved["answers"]
+
+
+def measured(approach: Approach, seed: int) -> Measured:
+    """The test part, as it is reported on."""
+    return Measured(approach.dataset, approach.split.test, approach.mitigation.notion, seed)
+
+
+def answers_notes(approach: Approach, trajectory: int) -> list[str]:
+    """What a reader should know about the answers and the records."""
+    notes, dataset = [], approach.dataset
+    answers = approach.mitigation.answers[trajectory]
+    untold = answers.groups.count(UNKNOWN)
+    if untold:
+        notes.append(f"{untold} of {answers.asked} answers could not be given; they count against the budget.")
+    if answers.handed_in:
+        notes.append(
+            f"{answers.handed_in} groups of the training part were handed in and cost nothing. What is guessed of "
+            "everybody else assumes that, among people alike in the columns, being on record does not depend on the "
+            "group."
+        )
+    excluded = int((dataset.groups == UNKNOWN).sum())
+    if excluded:
+        notes.append(f"{excluded} of {len(dataset)} rows have no recorded group and are left out of the group rates.")
+    return notes
+
+
+def unseen_groups(approach: Approach, trajectory: int) -> IntArray:
+    """Codes of the groups that no answer named."""
+    seen = approach.mitigation.answers[trajectory].groups_seen()
+    return np.array([code for code in range(len(approach.dataset.group_names)) if code not in seen], dtype=np.int64)

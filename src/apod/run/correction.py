@@ -1,0 +1,377 @@
+"""A run that keeps a model and corrects it: the default. After any round it is a function of the answers alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from apod.classifier import APODClassifier
+from apod.classifier.assembly import classifier_of
+from apod.data.dataset import UNKNOWN, Dataset, IntArray, Split, split_rows
+from apod.data.own import require_column
+from apod.errors import InputError
+from apod.fairness.notions import find_notion
+from apod.jsonable import number
+from apod.method.algorithm1 import Answered, Ask, Question
+from apod.method.corrected import CorrectedModel, corrected, model_pool
+from apod.method.correction_choice import Limits, affordable
+from apod.method.correction_fit import STRENGTHS, FittedCorrection
+from apod.method.gap_interval import GapEstimate
+from apod.method.plan import POWER, confirmation
+from apod.method.prepare import check_parts
+from apod.method.settings import Settings
+from apod.method.verification import Verified, plan_verification
+from apod.models.model import Fitted
+from apod.models.scores import fit_scores, probabilities_of
+from apod.models.standard import CANDIDATES, fit_standard
+from apod.randomness import generator
+from apod.run import record
+from apod.run.approach import Finished, Floats, Heard, unseen_groups
+from apod.run.audited import VERIFYING
+from apod.run.checkpoint import Checkpoint
+
+MOST_PLACES = 10
+MOST_LOST = 0.05
+"""Places of the path that lose more accuracy than this are of no use to anybody, and not reported."""
+SHARES_EVERY = 16
+"""Every so many-th draw says how many people are left of a group."""
+STEADY = 0.7
+"""A change that a smaller share of the draws would make is called arbitrary."""
+NOBODY = "The base model is kept: nobody's group is known, so nothing can be said about a gap."
+
+
+class CorrectionOfModel:
+    """Fits a base model, or takes its scores, and corrects its margin after every round of answers."""
+
+    def __init__(self, dataset: Dataset, settings: Settings, seed: int, score: str | None = None) -> None:
+        """`score`: the column of the features that holds the scores of a model to keep; by default one is fitted."""
+        self.settings, self._seed = settings, seed
+        self.split: Split = split_rows(dataset.key, len(dataset), dataset.task.split, seed)
+        check_parts(dataset, self.split)
+        self.dataset = dataset if score is None else without_score(dataset, score)
+        self.fitted: Fitted = _fit(dataset, self.split.train, settings, seed, score)
+        given, seen = dataset.features, self.dataset.features
+        parts = [(given.iloc[rows], dataset.labels[rows]) for rows in (self.split.train, self.split.validation)]
+        reads = None if score is None else [seen.iloc[rows] for rows in (self.split.train, self.split.validation)]
+        self.pool = model_pool(self.fitted, parts[0], parts[1], reads)
+        self._score, self._columns = score, [str(name) for name in given.columns]
+        self.mitigation = self.pool.mitigation(settings, len(dataset.group_names), seed, dataset.key)
+        self._verified: Verified | None = None
+        self._frozen = ""
+        test = self.split.test
+        self._test = self.pool.scored.score(given.iloc[test], None if score is None else seen.iloc[test])
+        self._measured = record.Measured(self.dataset, test, find_notion(settings.penalty), seed)
+
+    @property
+    def corrected(self) -> CorrectedModel:
+        """The model with the correction that the answers speak for, at the strength that is selected."""
+        return corrected(self.pool.scored, self.mitigation.fitted)
+
+    @property
+    def places_on_path(self) -> list[int]:
+        """Which of the path's places are reported."""
+        found = self.mitigation.fitted
+        if found is None:
+            return []
+        useful = np.flatnonzero(found.costs.accuracy[found.chosen.direction] <= MOST_LOST)
+        last = max(found.chosen.strength, int(useful.max(initial=0)))
+        step = -(-(last + 1) // MOST_PLACES)
+        return list(range(found.chosen.strength % step, last + 1, step))
+
+    @property
+    def _strengths(self) -> list[float]:
+        return [0.0, *(float(STRENGTHS[place]) for place in self.places_on_path)]
+
+    @property
+    def selected(self) -> int:
+        """The operating point in use; 0 is the base model."""
+        return self._strengths.index(self.corrected.strength)
+
+    def round_entry(self) -> dict[str, Any]:
+        """The path of the leading correction, the subgroups, and what the answers say of the gap."""
+        found, points = self.mitigation.fitted, self._measured.curve(self._decided())
+        strength, test = self._strengths[self.selected], points[self.selected]
+        return {
+            "curve": [
+                {"strength": own, **point, "validation_score": None}
+                for own, point in zip(self._strengths, points, strict=True)
+            ],
+            "subgroups": self._subgroups(),
+            "empty_cells": record.named_cells(
+                self.dataset,
+                self.mitigation.answers[0].empty_cells(self._training_labels, len(self.dataset.group_names)),
+            ),
+            "estimate": self._estimate(),
+            "choice": {
+                "heads": None,
+                "strength": strength,
+                "round": self.mitigation.round - 1,
+                "test": {name: test[name] for name in record.TESTED},
+                "reason": NOBODY if found is None else found.reason,
+                "outlook": None,
+                "withheld": None,
+            },
+        }
+
+    @property
+    def _training_labels(self) -> IntArray:
+        return self.pool.labels[: self.pool.training]
+
+    def _decided(self) -> npt.NDArray[np.bool_]:
+        return np.asarray(self.corrected.decisions(self._test, self._strengths) == 1)
+
+    def _subgroups(self) -> list[dict[str, Any]]:
+        """People who may still be asked about, by expectation: guesses say how probable a group is, not which it is."""
+        labels, groups = self._training_labels, len(self.dataset.group_names)
+        members = self.mitigation.membership(SHARES_EVERY)[: len(labels)]
+        members[list(self.mitigation.answers[0].rows)] = 0
+        left = np.stack([members[labels == label].sum(axis=0) for label in (0, 1)], axis=1).round().astype(np.int64)
+        undefined = np.full((groups, 2), np.nan)
+        return record.subgroups(self.dataset, labels, self.mitigation.answers[0], left, undefined)
+
+    def _estimate(self) -> dict[str, Any] | None:
+        """The gaps to expect on the test part, from the answers alone; None before anybody's group is known."""
+        found = self.mitigation.fitted
+        if found is None:
+            return None
+        base, selected = found.estimates(len(self.split.test), self._seed)
+        return {"base": _shown(base), "selected": _shown(selected)}
+
+    def asking_strength(self, trajectory: int) -> None:
+        """None: there is one path, and its answers are shared."""
+
+    def enough(self) -> bool:
+        """Never: the budget is spent."""
+        return False
+
+    def save(self, checkpoint: Checkpoint, record: dict[str, Any]) -> None:
+        """Nothing: the answers are the state."""
+
+    def load(self, checkpoint: Checkpoint, heard: Heard, record: dict[str, Any]) -> None:
+        """Nothing: rounds are run again with the answers already heard, and give the same to the bit."""
+
+    def verify(self, count: int, ask: Ask, closed: Sequence[int]) -> list[Answered]:
+        """Try the correction on fresh answers about people whose decision it changes, and keep what passes.
+
+        Rows count from the training part on into the validation part; nobody is asked about `closed`. No answers where
+        there is no correction to try.
+        """
+        found, mitigation = self.mitigation.fitted, self.mitigation
+        planned = None if found is None else plan_verification(found)
+        if planned is None:
+            return []
+        askable = np.ones(len(mitigation.population), dtype=np.bool_)
+        askable[[*mitigation.answers[0].rows, *closed]] = False
+        rng = generator(self._seed, "verify", self.dataset.key)
+        questions = [
+            Question(VERIFYING, mitigation.round, choice, "verification")
+            for choice in planned.draw(count, askable, rng)
+        ]
+        heard = [Answered(question, ask(question)) for question in questions]
+        told = np.eye(len(self.dataset.group_names))
+        fresh = {one.question.row: told[one.group] for one in heard if one.group != UNKNOWN}
+        self._verified = planned.judge(fresh)
+        place = (
+            int(np.searchsorted(STRENGTHS, self._verified.strength))
+            if self._verified.strength
+            else planned.frozen.place
+        )
+        mitigation.settle(replace(planned.frozen, place=place), fresh, applied=self._verified.strength > 0)
+        self._frozen = planned.fingerprint
+        return heard
+
+    def _verification(self) -> dict[str, Any] | None:
+        found = self._verified
+        if found is None:
+            return None
+        return {
+            "verdict": found.verdict,
+            "asked": found.asked,
+            "favourable": found.favourable,
+            "needed": found.needed,
+            "strength": found.strength,
+            "words": found.words(),
+            "fingerprint": self._frozen,
+        }
+
+    def _reason(self, found: FittedCorrection | None) -> str:
+        if found is None:
+            return NOBODY
+        if self._verified is not None and self._verified.verdict == "failed":
+            return "The base model is kept: the correction that the answers chose did not pass the test of fresh ones."
+        return found.reason
+
+    def finish(self) -> Finished:
+        """The path of the leading correction; the base model is selected where none is worth it."""
+        found = self.mitigation.fitted
+        points: list[dict[str, Any]] = [
+            {"strength": strength, "round": self.mitigation.round - 1, "validation": None, "expected": None}
+            for strength in self._strengths
+        ]
+        if found is not None:
+            estimates = found.path_estimates(len(self.split.test), self._seed)
+            points[0]["expected"] = _shown(estimates[0])
+            for point, place in zip(points[1:], self.places_on_path, strict=True):
+                point["expected"] = _shown(estimates[1 + place]) | self._expected(found, place)
+        facts = {
+            "model": self._model(),
+            "correction": None if found is None else self._correction(found),
+            "verification": self._verification(),
+            "estimate": self._estimate(),
+            "outlook": None if found is None else _outlook(found),
+            "outlook_withheld": None,
+            "bound": None,
+        }
+        return Finished(self._decided(), points, self.selected, self._reason(found), 0, facts)
+
+    def _model(self) -> dict[str, Any]:
+        model = self.fitted.model
+        return {
+            "name": self.fitted.name,
+            "kind": "standard" if self._score is None else "scores",
+            "score": self._score,
+            "cross_validated_accuracies": dict(self.fitted.accuracies),
+            "threshold": float(model.threshold),
+            "fingerprint": model.fingerprint,
+        }
+
+    def _expected(self, found: FittedCorrection, place: int) -> dict[str, Any]:
+        """What the leading direction is expected to do at one place of its path."""
+        at, limits = (found.chosen.direction, place), Limits.from_settings(self.settings)
+        costs = found.costs
+        return {
+            "fall": number(found.falls.mean[at]),
+            "deviation": number(found.falls.deviation[at]),
+            "probability": number(found.falls.improves[at]),
+            "accuracy_lost": number(costs.accuracy[at]),
+            "accuracy_error": number(costs.accuracy_error[at]),
+            "balanced_accuracy_lost": number(costs.balanced[at]),
+            "balanced_accuracy_error": number(costs.balanced_error[at]),
+            "changed": number(costs.changed[at]),
+            "affordable": bool(affordable(costs, limits)[at]),
+        }
+
+    def _correction(self, found: FittedCorrection) -> dict[str, Any]:
+        """The leading correction, applied or not."""
+        direction, place = found.correction.direction, found.chosen.strength
+        labels = [
+            [name for name, inside in zip(self.dataset.label_names, cell, strict=True) if inside]
+            for cell in found.correction.scores.cells.T
+        ]
+        return {
+            "applied": found.chosen.applied,
+            "strength": float(STRENGTHS[place]),
+            "direction": [
+                {"labels": inside, "group": name, "weight": float(weight)}
+                for inside, weights in zip(labels, direction, strict=True)
+                for name, weight in zip(self.dataset.group_names, weights, strict=True)
+            ],
+            "worth": number(found.chosen.worth),
+            **self._expected(found, place),
+            "steadiness": _steadiness(found),
+        }
+
+    def sizes(self) -> dict[str, Any]:
+        """Nothing: a model is kept."""
+        return {}
+
+    def notes(self) -> list[str]:
+        """Groups that no answer named, and what is assumed of scores that were given."""
+        names, notes = self.dataset.group_names, []
+        unseen = ", ".join(names[code] for code in unseen_groups(self, 0))
+        if unseen:
+            notes.append(f"Nobody of {unseen} was found by the answers: what is said of them is assumed, not known.")
+        if self._score is not None:
+            notes.append(
+                f"The column {self._score!r} holds the model's scores. They should be of people whom the model was "
+                "not trained on, or the model looks better here than it is."
+            )
+        return notes
+
+    def guessed_groups(self, trajectory: int) -> Floats:
+        """(n_test, G) by f_a of x alone; even shares before anybody's group is known."""
+        found, groups = self.mitigation.fitted, len(self.dataset.group_names)
+        if found is None:
+            return np.full((len(self._test), groups), 1 / groups)
+        return found.members(self._test.inputs)
+
+    @cached_property
+    def _ordinary(self) -> npt.NDArray[np.float32]:
+        population = self.mitigation.population
+        return population.columns[: population.training, : population.reader.ordinary_count]
+
+    def classifier(self) -> APODClassifier:
+        """The model as it was selected, ready to predict and to be saved."""
+        values = self.dataset.label_values
+        classes = np.array(sorted(values), dtype=None if all(isinstance(v, str) for v in values) else type(values[1]))
+        return classifier_of(
+            self.pool,
+            self.mitigation,
+            self.settings,
+            name=self.fitted.name,
+            columns=self._columns,
+            classes=classes,
+            positive=sorted(values).index(values[1]),
+            group_names=self.dataset.group_names,
+            named=not self.dataset.embedded,
+        )
+
+    def places(self) -> Floats:
+        """The training part as f_a reads it."""
+        return self._ordinary.astype(np.float64)
+
+    def positive(self, rows: pd.DataFrame, place: int) -> Floats:
+        """The corrected model's scores, shifted so that its threshold is at 1/2."""
+        model = self.corrected.at(self._strengths[place])
+        scores = model.scores(model.score_people(rows)) - self.fitted.model.threshold + 0.5
+        return np.asarray(scores.clip(0, 1))
+
+    def randomly(self, place: int) -> Settings:
+        """The same with random questions."""
+        return replace(self.settings, selector="random")
+
+
+def without_score(dataset: Dataset, score: str) -> Dataset:
+    """The dataset without the column of scores: nobody may be shown it, and f_a does not read it."""
+    require_column(score, list(map(str, dataset.features.columns)), f"{dataset.name}, which --score names")
+    if len(dataset.features.columns) == 1:
+        raise InputError(f"{score!r} is the only column: groups have to be guessed from others.")
+    return replace(dataset, features=dataset.features.drop(columns=score))
+
+
+def _fit(dataset: Dataset, train: IntArray, settings: Settings, seed: int, score: str | None) -> Fitted:
+    features, threshold = dataset.features, 0.5 if settings.threshold is None else settings.threshold
+    if not 0 < threshold < 1:
+        raise InputError(f"The threshold is {threshold:g}: scores between 0 and 1 need one between 0 and 1.")
+    if score is not None:
+        probabilities_of(features[score], f"The column {score!r}")  # all rows: an error names the row in the file
+        return fit_scores(features.iloc[train], score, threshold)
+    candidates = dict(list(CANDIDATES.items())[:1]) if dataset.embedded else CANDIDATES
+    return fit_standard(features.iloc[train], dataset.labels[train], seed, candidates=candidates, threshold=threshold)
+
+
+def _steadiness(found: FittedCorrection) -> dict[str, Any]:
+    """Of the people whose decision changes, how many changes hang on what the answers leave open."""
+    steady = found.steadiness()[found.changed()]
+    return {"changed": len(steady), "arbitrary": int((steady < STEADY).sum()), "below": STEADY}
+
+
+def _outlook(found: FittedCorrection) -> dict[str, Any]:
+    """How many fresh answers would confirm the leading correction, if it is as it seems."""
+    needed = confirmation(found)
+    return {
+        "confirming_answers": needed.answers,
+        "probability": POWER,
+        "expected_share": number(needed.expected),
+        "chance_share": number(needed.chance),
+    }
+
+
+def _shown(estimate: GapEstimate) -> dict[str, Any]:
+    return {"gap": number(estimate.gap), "interval": [number(estimate.low), number(estimate.high)]}
