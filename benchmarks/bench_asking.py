@@ -17,10 +17,10 @@ import numpy as np
 from scipy.special import expit, logit
 
 from apod.fairness.notions import EQUALIZED_ODDS
-from apod.method.asking import Asking
 from apod.method.correction_choice import Limits
 from apod.method.correction_fit import Population, fit_correction, make_population
 from apod.method.posterior import People
+from apod.method.questions import Asking
 from apod.randomness import generator
 
 GOALS = {7540: 0.1, 1_000_000: 1.0}

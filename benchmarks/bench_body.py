@@ -21,12 +21,11 @@ import numpy as np
 import torch
 from torch.nn import functional
 
+from apod.models.body import Clock, nt_xent
 from apod.models.perceptron import pretrain_body
 from apod.models.picture_training import ImageSettings, Training
-from apod.models.picture_views import random_views
-from apod.models.pretraining import Clock, nt_xent
-from apod.models.resnet import ResNetBody
-from apod.threads import one_thread
+from apod.models.resnet import ResNetBody, random_views
+from apod.processes import one_thread
 
 CATEGORIES = (7, 16, 7, 14, 6, 5, 41)  # with six numbers beside them: the columns of adult
 

@@ -25,8 +25,7 @@ import numpy as np
 
 from apod.data import Split, TableEncoder, load_dataset, split_rows
 from apod.fairness.notions import EQUALIZED_ODDS
-from apod.method.asking import Asking
-from apod.method.correction_choice import Limits, affordable, choose
+from apod.method.correction_choice import Judged, Limits, affordable, bands, choose, costs, trace_paths
 from apod.method.correction_fit import (
     STRENGTHS,
     FittedCorrection,
@@ -35,10 +34,10 @@ from apod.method.correction_fit import (
     make_population,
 )
 from apod.method.gap_interval import signed_differences
-from apod.method.judgement import Judged, bands, costs, trace_paths
 from apod.method.posterior import DEFAULT_PRIOR, People, Prior, memberships
+from apod.method.questions import Asking
 from apod.method.verification import apply_verdict, plan_verification
-from apod.models.calibration import fit_calibration
+from apod.models.scored import fit_calibration
 from apod.models.standard import fit_standard
 from apod.randomness import generator
 from correction_tables import (

@@ -29,7 +29,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from apod.bench.sources import load_source
+from apod.bench.unit import load_source
 from apod.data import Dataset, Split, TableEncoder
 from apod.data.pictures import CELEBA_GROUPS
 from apod.fairness.metrics import evaluate
@@ -38,7 +38,7 @@ from apod.method.outlook import is_enough
 from apod.method.prepare import Prepared, make_pool
 from apod.method.proxy import LaplaceProxy, inputs_for
 from apod.method.settings import PRESETS, Settings
-from apod.models.module import EmbeddingBody
+from apod.models.body import EmbeddingBody
 from apod.run import Outcome, run_experiment
 
 FROZEN = {"adult": 0.102, "meps": 0.035, "loan": 0.017, "german": 0.075, "bank": 0.054}

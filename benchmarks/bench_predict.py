@@ -17,8 +17,8 @@ import numpy as np
 import pandas as pd
 
 from apod import APODClassifier, load_dataset
-from apod.classifier.deploying import decide, read_people
-from apod.data.csv_cells import write_cells
+from apod.classifier.deployment import decide, read_people
+from apod.data.cells import write_cells
 
 GOAL = 10_000
 

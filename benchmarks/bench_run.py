@@ -19,10 +19,10 @@ import psutil
 from apod.data import Dataset, load_dataset
 from apod.method.prepare import prepare
 from apod.method.settings import PRESETS
+from apod.processes import one_thread
 from apod.run.approach import Approach
 from apod.run.correction import CorrectionOfModel
 from apod.run.heads import HeadsOnBody
-from apod.threads import one_thread
 
 GOALS = {"apod run, seconds": 15.0, "apod run, peak GB": 1.5, "refit and next question, seconds": 0.1,
          "import apod, seconds": 0.5}  # fmt: skip

@@ -29,13 +29,12 @@ import pandas as pd
 import psutil
 import torch
 
-import apod.bench.sources
 import apod.bench.unit
 from apod.bench.arms import ARMS
 from apod.bench.methods import METHODS, PAPER, resolve
 from apod.bench.runner import TABLES, BenchPlan, run_unit
-from apod.bench.sources import load_source
 from apod.bench.store import ResultStore
+from apod.bench.unit import load_source
 from apod.heads.bank import HeadBank
 
 AUTHORS_SECONDS = 29.0
@@ -125,7 +124,7 @@ def dissect(plan: BenchPlan) -> Stopwatches:
     """One unit with a stopwatch at every part."""
     watches = Stopwatches()
     places: list[tuple[Any, str, str]] = [
-        (apod.bench.sources, "prepare", "body: pre-training and embedding"),
+        (apod.bench.unit, "prepare", "body: pre-training and embedding"),
         (apod.bench.unit, "pretrain_head", "head pre-training"),
         (apod.bench.unit.ArmRecorder, "advance", "evaluation: head selection and test counts"),
         (apod.bench.unit.ArmRecorder, "part", "evaluation: metrics of all rounds"),

@@ -12,8 +12,8 @@ from apod.campaign import Campaign
 from apod.cli import build_app
 from apod.cli.campaign_report import latest_audit, point_text, show_audit
 from apod.data import make_example
-from apod.report.campaign import render_campaign
 from apod.report.campaign_facts import campaign_facts
+from apod.report.campaign_page import render_campaign
 
 QUICK = {"preset": "heads", "strengths": [0.2, 1.0], "body_epochs": 1, "epochs": 1}
 PEOPLE = make_example(400, seed=2)

@@ -11,7 +11,7 @@ import typer.main
 
 import apod
 from apod.cli import build_app
-from apod.maxmin.typical import SHARE
+from apod.maxmin.select import SHARE
 from apod.method.choice import GATE, MOST_ROUNDS
 from apod.method.pod import DRAWN_ROWS
 from apod.method.proxy import MOST_WEIGHTS

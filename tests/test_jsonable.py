@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from apod.jsonable import number, plain
+from apod.text import number, plain
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, np.float32("nan"), np.float64("inf")])

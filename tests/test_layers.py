@@ -15,7 +15,7 @@ import apod
 PACKAGE = Path(apod.__file__).parent
 
 LAYERS: list[set[str]] = [
-    {"errors", "randomness", "threads", "files", "jsonable", "printable", "processes"},
+    {"errors", "files", "processes", "randomness", "text"},
     {"data", "fairness"},
     {"heads", "maxmin"},
     {"models"},

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from apod.report.outlook import expected_so_far, outlook_chart, outlook_sentence
+from apod.report.charts import expected_so_far, outlook_chart, outlook_sentence
 
 
 def entry(answers: int, gap: float | None, strength: float = 0.5) -> dict[str, Any]:

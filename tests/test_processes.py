@@ -64,7 +64,7 @@ from dataclasses import replace
 from pathlib import Path
 from apod.bench.methods import METHODS
 from apod.bench.runner import BenchPlan, run_bench
-from apod.cli.options import chosen_backend
+from apod.cli.shared import chosen_backend
 from apod.method.settings import PRESETS
 
 settings = replace(PRESETS["paper"], epochs=1, body_epochs=1, batch_size=256)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from apod.errors import InputError
 from apod.report import Pictures, render_report
 from apod.report.settings import command
-from apod.report.verdict import Change, judge
+from apod.report.words import Change, judge
 from report_results import make_pictures, make_result, metrics
 
 DOCS = Path(__file__).resolve().parents[1] / "docs" / "result.md"
@@ -428,7 +428,7 @@ def test_the_published_schema_knows_every_field_and_accepts_what_a_run_writes(re
 
 
 def test_another_preset_on_the_same_people_stands_beside_this_run(real_run: Path) -> None:
-    from apod.run.compared import compared
+    from apod.run.record import compared
 
     result = json.loads((real_run / "result.json").read_text())
     both = result | {"compared": compared(result)}

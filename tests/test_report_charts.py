@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apod.report.scatter import contour
+from apod.report.points import contour
 from apod.report.svg import Scale, log_ticks, spread, straight_ticks
 
 

@@ -13,9 +13,8 @@ from apod.data import make_example
 from apod.method.selection import SELECTORS
 from apod.method.settings import CORRECTION_SELECTORS, PRESETS
 from apod.report import render_report
-from apod.report.numbers import label_name
 from apod.report.settings import SETTING_WORDS, setting_names, setting_words
-from apod.report.verdict import judge
+from apod.report.words import judge, label_name
 from apod.run.checkpoint import data_fingerprint
 from report_results import make_result, metrics
 
@@ -154,7 +153,7 @@ def estimate(value: float | None, low: float, high: float) -> dict[str, float | 
     ],
 )
 def test_a_campaign_s_report_says_when_a_difference_turned_round(before: Any, after: Any, said: str | None) -> None:
-    from apod.report.campaign import _turned_round
+    from apod.report.campaign_page import _turned_round
 
     view = {"before": {"tpr_difference": before, "fpr_difference": estimate(0.1, 0.0, 0.2)}}
     view["after"] = {"tpr_difference": after, "fpr_difference": estimate(0.1, 0.0, 0.2)}

@@ -12,7 +12,7 @@ import torch
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from apod.maxmin import Coverage
-from apod.threads import blas_on_one_thread, in_parallel, one_thread, training_steps
+from apod.processes import blas_on_one_thread, in_parallel, one_thread, training_steps
 
 TINY = 1e-30
 

@@ -9,10 +9,9 @@ import pytest
 
 from apod.audit import audit
 from apod.audit.estimate import ENOUGH, LEAST_FOR_POINT
-from apod.campaign.auditing import audit_advice
-from apod.campaign.reserve import planned
+from apod.campaign.audit_sample import audit_advice, planned
 from apod.cli.audit import render
-from apod.report.numbers import within
+from apod.report.words import within
 
 NAMES = ("Dwarf", "Giant")
 

@@ -13,8 +13,7 @@ import torch
 from apod.bench.arm import RunName, Unit
 from apod.bench.methods import METHODS, Method
 from apod.bench.runner import BenchPlan
-from apod.bench.sources import Source, TableSource
-from apod.bench.unit import UnitData
+from apod.bench.unit import Source, TableSource, UnitData
 from apod.data import Dataset, make_example
 from apod.heads.bank import initial_parameters
 from apod.method.pod import Training

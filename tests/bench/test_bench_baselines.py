@@ -11,8 +11,7 @@ import torch
 from bench_units import runs_of, unit_of
 
 from apod.bench.arm import Arm, Unit
-from apod.bench.arms import GroupDroArm, LffArm, PodArm
-from apod.bench.fal import FalArm
+from apod.bench.arms import FalArm, GroupDroArm, LffArm, PodArm
 from support.training import paper_training
 
 

@@ -13,7 +13,7 @@ from bench_units import runs_of, unit_of
 
 import reference
 from apod.bench.arm import Unit
-from apod.bench.fal import BUFFER, FalArm
+from apod.bench.arms import BUFFER, FalArm
 from apod.data import make_example
 from apod.heads.bank import initial_parameters
 from apod.randomness import generator

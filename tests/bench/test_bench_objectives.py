@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apod.bench.objectives import GroupDro, learning_from_failure_slope
+from apod.bench.arm import GroupDro, learning_from_failure_slope
 
 Logits = np.ndarray  # (K, R, 2)
 

@@ -21,16 +21,15 @@ from bench_units import QUICK, same_but_for_time, tiny_people, tiny_plan, tiny_s
 from torch import Tensor
 
 import apod.bench.runner
-import apod.bench.sources
 import apod.bench.unit
 from apod.bench.arms import ARMS, LffArm
 from apod.bench.methods import METHODS, resolve
 from apod.bench.runner import BenchPlan, run_bench
-from apod.bench.sources import TableSource
 from apod.bench.store import FORMAT, NUMBERS, Part, ResultStore
+from apod.bench.unit import TableSource
 from apod.cli import main
 from apod.errors import CheckpointError, InputError
-from apod.testing.waiting import PATIENCE, until
+from support.waiting import PATIENCE, until
 
 TABLES = ("runs", "rounds", "answers")
 FEW = ("vanilla", "lff", "apod")
@@ -102,7 +101,7 @@ def test_adding_a_method_or_a_strength_leaves_finished_rows_as_they_are(
 ) -> None:
     store = bench(tiny_plan("vanilla", "apod"), tmp_path / "r")
     first = [store.read(table) for table in TABLES]
-    before, bodies = times(store.folder), Counted(monkeypatch, apod.bench.sources, "prepare")
+    before, bodies = times(store.folder), Counted(monkeypatch, apod.bench.unit, "prepare")
     plan = tiny_plan("vanilla", "apod", "pod-rs", "fal", strengths=(2.0, 0.7, 0.2))
     bench(plan, tmp_path / "r")
     assert bodies.calls == 0  # embeddings are kept

@@ -22,7 +22,7 @@ from apod.bench.figures.rounds import draw_rounds, snapshots
 from apod.bench.figures.style import COLOURS, COLUMN, DPI, MARKERS, NothingToDraw, Sketch, paper_style, save
 from apod.bench.methods import METHODS, PAPER
 from apod.bench.results import Results, read_results
-from apod.bench.sources import TableSource
+from apod.bench.unit import TableSource
 from apod.data import make_example
 from apod.errors import DataUnavailable, InputError
 from apod.method.settings import PRESETS

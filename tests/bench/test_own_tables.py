@@ -11,7 +11,7 @@ import pytest
 from bench_units import QUICK
 
 from apod.bench.results import read_results
-from apod.bench.sources import OwnTable
+from apod.bench.unit import OwnTable
 from apod.cli import main
 from apod.data import make_example, split_rows
 from apod.data.own import FileColumns

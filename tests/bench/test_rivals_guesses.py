@@ -13,20 +13,21 @@ from hypothesis import strategies as st
 from scipy.optimize import approx_fprime
 
 from apod.bench.fairlearn_arms import repetitions
-from apod.bench.pseudo import (
+from apod.bench.rivals import (
     assign_groups,
     balanced_weights,
     confidence_threshold,
     ensemble,
     group_shares,
     held_out,
+    last_layer,
     least_uncertain,
     spread,
     subgroup,
+    top_activations,
     uncertainty,
     with_answers,
 )
-from apod.bench.rivals import last_layer, top_activations
 from apod.data import UNKNOWN
 from apod.heads.bank import HeadBank, initial_parameters
 from apod.method.pool import Answers

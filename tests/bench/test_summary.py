@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from apod.bench.comparison import compare
 from apod.bench.document import Document, Picture
 from apod.bench.methods import METHODS
 from apod.bench.results import MethodRuns, Results, TaskResults, read_results
 from apod.bench.statistics import (
     choose,
+    compare,
     dominated_area,
     majority_accuracy,
     mean_interval,

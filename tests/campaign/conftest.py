@@ -9,8 +9,9 @@ import pytest
 import standin
 
 from apod.campaign import EngineFactory
-from apod.testing import Place, PostgresMissing, ThrowawayPostgres, throwaway_postgres
-from apod.testing.contract import Workshop
+from apod.testing import Place
+from apod.testing.engines import Workshop
+from support.postgres import PostgresMissing, ThrowawayPostgres, throwaway_postgres
 
 
 @pytest.fixture(scope="session")

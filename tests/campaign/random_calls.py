@@ -12,7 +12,7 @@ from apod.campaign.errors import Conflict, NotFound
 from apod.campaign.journal import Journal
 from apod.campaign.transfer import records
 from apod.errors import BudgetError
-from apod.testing.contract import GROUPS, Workshop
+from apod.testing.engines import GROUPS, Workshop
 
 PEOPLE = ("anna", "bob", "carl")
 OUTCOMES = (*GROUPS, "cannot_tell", "declined")

@@ -9,7 +9,7 @@ import pytest
 from apod.campaign.access import DAY
 from apod.campaign.errors import NotFound
 from apod.errors import InputError
-from apod.testing.contract import Workshop
+from apod.testing.engines import Workshop
 
 
 def test_a_link_opens_one_session_however_many_try_at_once(workshop: Workshop) -> None:

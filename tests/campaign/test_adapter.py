@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 
 from apod import APODClassifier
 from apod.campaign import Campaign, EngineFactory, GroupAnswer, Materials, schema
-from apod.campaign.adapter import MitigationEngine
+from apod.campaign.heads_engine import MitigationEngine
 from apod.campaign.settings import settings_of
 from apod.data import TableEncoder, make_example
 from apod.errors import InputError
@@ -94,14 +94,14 @@ def test_many_answers_take_a_bounded_number_of_rounds_and_the_last_knows_them_al
     seen: list[int] = []
     refitted = engine._refitted
     monkeypatch.setattr(engine, "_refitted", lambda *told: (seen.append(len(told[1])), refitted(*told))[1])
-    monkeypatch.setattr("apod.campaign.adapter.HASTY_ROUNDS", 3)
+    monkeypatch.setattr("apod.campaign.heads_engine.HASTY_ROUNDS", 3)
     hasty = engine.fit_in_haste(answers)
     assert hasty is not None
     assert whole is not None
     assert hasty.round == len(seen) == 3 < whole.round
     assert seen == sorted(set(seen))
     assert seen[-1] == len(asked)
-    monkeypatch.setattr("apod.campaign.adapter.HASTY_ROUNDS", len(asked))  # room for all: the canonical fit
+    monkeypatch.setattr("apod.campaign.heads_engine.HASTY_ROUNDS", len(asked))  # room for all: the canonical fit
     for name, array in engine.fit_in_haste(answers).arrays.items():  # type: ignore[union-attr]
         assert np.array_equal(array, whole.arrays[name])
 

@@ -8,7 +8,9 @@ import pytest
 import standin
 
 from apod.campaign import EngineFactory
-from apod.testing import EngineContract, Place, StoreContract, ThrowawayPostgres
+from apod.testing import EngineContract, Place
+from support.postgres import ThrowawayPostgres
+from support.store_contract import StoreContract
 
 
 class TestSQLite(StoreContract):

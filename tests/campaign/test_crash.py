@@ -19,11 +19,11 @@ from sqlalchemy import select
 
 from apod.campaign import Campaign, Materials, Proposal, schema
 from apod.campaign.events import canonical
-from apod.campaign.exchange import Record
 from apod.campaign.files import state_hash
+from apod.campaign.formats import Record
 from apod.campaign.transfer import records
 from apod.testing import Place
-from apod.testing.contract import Workshop, answer_all, pool
+from apod.testing.engines import Workshop, answer_all, pool
 
 log = logging.getLogger(__name__)
 

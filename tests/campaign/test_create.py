@@ -15,7 +15,7 @@ from apod.data import blocks
 from apod.data.columns import looks_like_person_names
 from apod.data.own import holds_groups
 from apod.errors import InputError
-from apod.testing.contract import GROUPS, Workshop, pool
+from apod.testing.engines import GROUPS, Workshop, pool
 
 FIRST = ["Ada", "Grace", "Alan", "Emmy", "Kurt", "Mary", "John", "Rosa", "Ivan", "Lise"]
 LAST = ["Lovelace", "Hopper", "Turing", "Noether", "Gödel", "O'Brien", "von Neumann", "Parks", "Petrov", "Meitner"]

@@ -17,11 +17,11 @@ import standin
 
 from apod.campaign import Campaign, labelling_config
 from apod.campaign.errors import CampaignFinished, UnknownGroup
-from apod.campaign.exchange import Record, read_gold
+from apod.campaign.formats import Record, read_gold
 from apod.campaign.transfer import records
 from apod.errors import BudgetError, InputError
 from apod.testing import Place
-from apod.testing.contract import GROUPS, Workshop, answer_all
+from apod.testing.engines import GROUPS, Workshop, answer_all
 
 ODD_GROUPS = ("NA", 'None, "or" 0 🦄')
 IDS = [f'{row:03} "x", 👋' for row in range(200)]

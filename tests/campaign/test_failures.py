@@ -19,11 +19,12 @@ import standin
 from sqlalchemy import event, text
 
 from apod.campaign import Campaign, Store
+from apod.campaign.erasure import overwrite
 from apod.campaign.errors import CampaignError, FileDamaged, NotFound, SchemaError, StoreError
-from apod.campaign.overwriting import overwrite
 from apod.errors import ApodError, BudgetError, InputError
-from apod.testing import Place, ThrowawayPostgres
-from apod.testing.contract import GROUPS, Workshop, answer_all, group_of, pool
+from apod.testing import Place
+from apod.testing.engines import GROUPS, Workshop, answer_all, group_of, pool
+from support.postgres import ThrowawayPostgres
 
 HERE = Path(__file__).parent
 NOBODY = pwd.getpwnam("nobody")

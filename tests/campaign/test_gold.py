@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from apod.campaign import Campaign
-from apod.testing.contract import GROUPS, Workshop, group_of
+from apod.testing.engines import GROUPS, Workshop, group_of
 
 GOLD = {row: group_of(row) for row in range(0, 60, 5)}
 

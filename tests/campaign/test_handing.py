@@ -8,7 +8,7 @@ import pytest
 
 from apod.campaign import Campaign, Question
 from apod.campaign.errors import NotFound, NotYours
-from apod.testing.contract import GROUPS, Workshop, group_of
+from apod.testing.engines import GROUPS, Workshop, group_of
 
 
 def prepared(workshop: Workshop, **settings: object) -> Campaign:

@@ -19,7 +19,7 @@ from apod.campaign import Campaign
 from apod.campaign.transfer import records
 from apod.errors import ApodError, InputError
 from apod.testing import Place
-from apod.testing.contract import GROUPS, Workshop
+from apod.testing.engines import GROUPS, Workshop
 
 FUZZ = settings(
     max_examples=150, deadline=None, derandomize=True,

@@ -10,7 +10,7 @@ import pytest
 from apod.campaign.errors import StoreError
 from apod.campaign.journal import Desk, _Slot
 from apod.errors import ApodError, InputError, UnknownName
-from apod.testing.contract import Workshop
+from apod.testing.engines import Workshop
 
 
 def test_commands_that_wait_together_share_one_commit(on_sqlite: Workshop) -> None:

@@ -15,9 +15,9 @@ from apod.campaign.errors import UnknownGroup
 from apod.cli import build_app
 from apod.data import make_example
 from apod.errors import BudgetError, InputError
-from apod.report.campaign import render_campaign
 from apod.report.campaign_facts import campaign_facts
-from apod.testing.contract import GROUPS, Workshop, group_of
+from apod.report.campaign_page import render_campaign
+from apod.testing.engines import GROUPS, Workshop, group_of
 
 QUICK = {"preset": "heads", "strengths": [0.2, 1.0], "body_epochs": 1, "epochs": 1}
 PEOPLE = make_example(400, seed=4)

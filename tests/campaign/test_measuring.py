@@ -8,21 +8,22 @@ import numpy as np
 import pytest
 from sklearn.decomposition import PCA
 
-from apod.campaign import Campaign, outcome
-from apod.campaign.achieved import measured, thinned
+from apod.campaign import Campaign
+from apod.campaign import classifier as campaign_classifier
 from apod.campaign.measuring import plane
+from apod.campaign.outcomes import measured, thinned
 from apod.errors import InputError
 from apod.method.choice import Gate
 from apod.method.pool import Answers
 from apod.randomness import generator
-from apod.report.campaign import render_campaign
 from apod.report.campaign_facts import campaign_facts
-from apod.testing.contract import GROUPS, Place, Workshop, answer_all
+from apod.report.campaign_page import render_campaign
+from apod.testing.engines import GROUPS, Place, Workshop, answer_all
 
 
 @pytest.fixture
 def real(tmp_path) -> Campaign:
-    from apod.campaign.adapter import MitigationEngine
+    from apod.campaign.heads_engine import MitigationEngine
 
     workshop = Workshop(Place(f"sqlite:///{tmp_path}/trial.db", tmp_path / "files"), MitigationEngine)
     options = {"strengths": [0.5, 1.0], "epochs": 1, "body_epochs": 1}
@@ -67,7 +68,7 @@ def test_the_bound_and_the_map_are_there(real: Campaign) -> None:
 
 
 def test_audit_answers_are_measured_with_the_model(tmp_path) -> None:
-    from apod.campaign.adapter import MitigationEngine
+    from apod.campaign.heads_engine import MitigationEngine
 
     workshop = Workshop(Place(f"sqlite:///{tmp_path}/trial.db", tmp_path / "files"), MitigationEngine)
     options = {"strengths": [0.5], "epochs": 1, "body_epochs": 1}
@@ -108,7 +109,7 @@ def test_the_chosen_operating_point_is_the_classifiers(real: Campaign) -> None:
 
 
 def test_a_campaign_that_equalises_selection_rates_measures_and_audits_their_gap(tmp_path) -> None:
-    from apod.campaign.adapter import MitigationEngine
+    from apod.campaign.heads_engine import MitigationEngine
 
     workshop = Workshop(Place(f"sqlite:///{tmp_path}/parity.db", tmp_path / "files"), MitigationEngine)
     options = {"strengths": [0.5], "epochs": 1, "body_epochs": 1, "penalty": "demographic_parity"}
@@ -137,7 +138,7 @@ def test_a_campaign_that_equalises_selection_rates_measures_and_audits_their_gap
 
 
 def test_classifier_dashboard_and_report_name_one_operating_point_and_why(tmp_path) -> None:
-    from apod.campaign.adapter import MitigationEngine
+    from apod.campaign.heads_engine import MitigationEngine
 
     workshop = Workshop(Place(f"sqlite:///{tmp_path}/trial.db", tmp_path / "files"), MitigationEngine)
     options = {"strengths": [0.5, 1.0], "epochs": 1, "body_epochs": 1}
@@ -176,7 +177,7 @@ def left_of_answers(campaign: Campaign) -> list[str]:
 @pytest.mark.parametrize("when", ["after the classifier was fitted", "meanwhile"])
 def test_erasing_leaves_no_file_that_was_computed_from_the_answer(real: Campaign, when: str, monkeypatch) -> None:
     rows = [answer.row for answer in real.answers()]
-    fit = outcome.fit_classifier
+    fit = campaign_classifier.fit_classifier
 
     def fit_while_erasing(campaign: Campaign, strength: float | None) -> object:
         fitted = fit(campaign, strength)
@@ -184,7 +185,7 @@ def test_erasing_leaves_no_file_that_was_computed_from_the_answer(real: Campaign
         return fitted
 
     if when == "meanwhile":
-        monkeypatch.setattr(outcome, "fit_classifier", fit_while_erasing)
+        monkeypatch.setattr(campaign_classifier, "fit_classifier", fit_while_erasing)
         real.classifier()
     else:
         real.classifier()
@@ -241,7 +242,7 @@ def test_where_annotators_disagree_the_heaviest_group_is_the_likeliest() -> None
 
 
 def test_a_campaign_pauses_by_itself_once_and_goes_on_when_told(tmp_path, monkeypatch) -> None:
-    from apod.campaign.adapter import MitigationEngine
+    from apod.campaign.heads_engine import MitigationEngine
 
     monkeypatch.setattr(
         "apod.method.algorithm1.Mitigation.gate", Gate(clear=0.0)

@@ -10,8 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from apod.campaign import Campaign
-from apod.campaign.model_options import Shape, own_options
-from apod.campaign.settings import settings_of
+from apod.campaign.settings import Shape, own_options, settings_of
 from apod.cli import build_app
 from apod.data import make_example
 from apod.errors import InputError

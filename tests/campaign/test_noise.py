@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import cohen_kappa_score
 
-from apod.campaign.noise import PRIOR_RIGHT, PRIOR_WRONG, Vote, cohen_kappa, fit_one_coin, fleiss_kappa, pairwise_kappa
+from apod.campaign.votes import PRIOR_RIGHT, PRIOR_WRONG, Vote, cohen_kappa, fit_one_coin, fleiss_kappa, pairwise_kappa
 from apod.randomness import generator
-from apod.testing.contract import GROUPS, Workshop
+from apod.testing.engines import GROUPS, Workshop
 
 votes_strategy = st.lists(
     st.builds(Vote, st.integers(0, 6), st.sampled_from(["a", "b", "c"]), st.integers(0, 2)),

@@ -24,11 +24,12 @@ from sqlalchemy import delete, insert, select, text
 from typer.testing import CliRunner
 
 from apod.campaign import Campaign, Store, schema, upgrade
-from apod.campaign.overwriting import rewrite
+from apod.campaign.erasure import rewrite
 from apod.cli import build_app
-from apod.testing import Place, ThrowawayPostgres
-from apod.testing.contract import GROUPS, Workshop, answer_all
-from apod.testing.waiting import until
+from apod.testing import Place
+from apod.testing.engines import GROUPS, Workshop, answer_all
+from support.postgres import ThrowawayPostgres
+from support.waiting import until
 
 pytestmark = pytest.mark.xdist_group("overwriting")
 log = logging.getLogger(__name__)

@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 
 from apod.campaign import Campaign
+from apod.campaign.display import Pictures, read_picture
 from apod.campaign.errors import NotFound
-from apod.campaign.pictures import Pictures, read_picture
 from apod.errors import InputError
-from apod.testing.contract import GROUPS, Workshop
+from apod.testing.engines import GROUPS, Workshop
 
 
 def faces(root: Path, rows: int = 20) -> pd.DataFrame:

@@ -11,7 +11,7 @@ from sqlalchemy import text
 
 from apod.campaign.errors import CampaignError
 from apod.errors import ApodError
-from apod.testing.contract import GROUPS, Workshop, answer_all, group_of
+from apod.testing.engines import GROUPS, Workshop, answer_all, group_of
 
 
 def test_no_group_appears_in_logs_errors_reprs_or_file_names(

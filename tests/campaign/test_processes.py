@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from apod.campaign.transfer import records
-from apod.testing.contract import GROUPS, Workshop
+from apod.testing.engines import GROUPS, Workshop
 
 GOLD = {row: GROUPS[row % 2] for row in range(0, 500, 25)}
 

@@ -18,8 +18,9 @@ import standin
 
 from apod.campaign import Campaign
 from apod.campaign.errors import StoreError
-from apod.testing import Place, ThrowawayPostgres
-from apod.testing.contract import Workshop, answer_all
+from apod.testing import Place
+from apod.testing.engines import Workshop, answer_all
+from support.postgres import ThrowawayPostgres
 
 NOBODY = pwd.getpwnam("nobody")
 

@@ -19,8 +19,8 @@ from apod.campaign.events import canonical
 from apod.campaign.files import state_hash
 from apod.errors import InputError
 from apod.processes import Worker
-from apod.testing.contract import GROUPS, Workshop, answer_all, group_of
-from apod.testing.waiting import until
+from apod.testing.engines import GROUPS, Workshop, answer_all, group_of
+from support.waiting import until
 
 
 def model_hash(campaign: Campaign) -> str:

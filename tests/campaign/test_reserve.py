@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from apod.campaign import Campaign, Materials, Proposal
-from apod.campaign.reserve import RULE, Progress, audit_order, mix, planned
+from apod.campaign.audit_sample import RULE, Progress, audit_order, mix, planned
 from apod.data import make_example
 from apod.errors import BudgetError, InputError
 from apod.fairness.metrics import evaluate
-from apod.testing.contract import Workshop, answer_all
+from apod.testing.engines import Workshop, answer_all
 
 QUICK = {"preset": "heads", "strengths": [0.2, 1.0], "body_epochs": 1, "epochs": 1}
 PEOPLE = make_example(600, seed=2)

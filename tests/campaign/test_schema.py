@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -16,11 +15,9 @@ from sqlalchemy import text
 
 from apod.campaign import Campaign, Store, campaigns, schema, upgrade
 from apod.campaign.errors import SchemaError, StoreError
-from apod.campaign.upgrade import migrations
+from apod.campaign.schema import migrations
 from apod.testing import Place
-from apod.testing.contract import GROUPS, Workshop, answer_all, pool
-
-upgrade_module = sys.modules[upgrade.__module__]  # the package has a function of that name
+from apod.testing.engines import GROUPS, Workshop, answer_all, pool
 
 LATER = '''"""A later version."""
 import sqlalchemy as sa
@@ -68,8 +65,8 @@ def later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], No
             config.set_main_option("path_separator", "newline")
             return config
 
-        monkeypatch.setattr(upgrade_module, "HEAD_REVISION", NEXT)
-        monkeypatch.setattr(upgrade_module, "migrations", both)
+        monkeypatch.setattr(schema, "HEAD_REVISION", NEXT)
+        monkeypatch.setattr(schema, "migrations", both)
 
     return release
 

@@ -16,8 +16,9 @@ from random_calls import JUMPS, OUTCOMES, PEOPLE, ROWS, Calls, step
 
 from apod.campaign import Question
 from apod.randomness import generator
-from apod.testing import Place, ThrowawayPostgres
-from apod.testing.contract import Workshop
+from apod.testing import Place
+from apod.testing.engines import Workshop
+from support.postgres import ThrowawayPostgres
 
 who, outcomes, rows = st.sampled_from(PEOPLE), st.sampled_from(OUTCOMES), st.integers(0, ROWS - 1)
 steps = st.integers(-8, -1)  # one of the questions put last

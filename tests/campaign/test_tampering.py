@@ -15,8 +15,8 @@ from sqlalchemy import text, update
 
 from apod.campaign import Campaign, schema
 from apod.campaign.errors import FileDamaged, StoreError
-from apod.testing.contract import GROUPS, Workshop, answer_all, group_of, pool
-from apod.testing.safety import tampering
+from apod.testing.engines import GROUPS, Workshop, answer_all, group_of, pool
+from support.store_contract import tampering
 
 
 def put(folder: Path, array: np.ndarray, name: str | None = None) -> str:

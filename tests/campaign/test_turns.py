@@ -13,8 +13,8 @@ import pytest
 
 from apod.campaign import Store, upgrade
 from apod.campaign.errors import StoreError
-from apod.campaign.turns import Turns
-from apod.testing.waiting import until
+from apod.campaign.store import Turns
+from support.waiting import until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the order is the system's own elsewhere")
 

@@ -14,7 +14,7 @@ from sklearn.base import clone
 
 import apod.classifier.estimator
 from apod import APODClassifier, make_example
-from apod.classifier.parameters import checked_settings
+from apod.classifier.inputs import checked_settings
 from apod.data import TableEncoder
 from apod.errors import InputError
 from apod.fairness.metrics import UndefinedRateWarning, evaluate

@@ -20,7 +20,7 @@ from sklearn.pipeline import make_pipeline
 
 from apod import APODClassifier
 from apod.classifier import NoGroupsWarning
-from apod.classifier.assembly import classifier_of
+from apod.classifier.deployment import classifier_of
 from apod.errors import InputError
 from apod.method.corrected import model_pool
 from apod.method.settings import Settings

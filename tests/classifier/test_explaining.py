@@ -10,7 +10,7 @@ import pytest
 from classifier_people import FAST, People
 
 from apod import APODClassifier
-from apod.classifier.explaining import column_pushes
+from apod.classifier.prediction import column_pushes
 from apod.errors import InputError
 
 

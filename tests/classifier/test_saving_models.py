@@ -27,13 +27,13 @@ from sklearn.preprocessing import FunctionTransformer
 from test_classifier_saving import VALUES, places, read
 
 from apod import APODClassifier
-from apod.classifier.assembly import classifier_of
+from apod.classifier.deployment import classifier_of
 from apod.errors import CheckpointError, InputError
 from apod.files import checksum
 from apod.method.corrected import model_pool
 from apod.method.settings import Settings
 from apod.models.estimator import content_fingerprint
-from apod.models.scores import fit_scores
+from apod.models.model import fit_scores
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from apod import APODClassifier, make_example
-from apod.classifier.deploying import decide
+from apod.classifier.deployment import decide
 from support.commands import apod
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apod.data.csv_cells import escaped, read_cells, unescaped, write_cells
+from apod.data.cells import escaped, read_cells, unescaped, write_cells
 from apod.errors import InputError
 
 FORMULAS = ["=1+1", "+1", "-2", "@SUM(A1)", "\t=1", "\r=1", " =1", "=cmd|' /C calc'!A0", "\n=1", "＝1", "'=1", "''-"]

@@ -18,7 +18,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from apod.data import TableEncoder, as_frame
-from apod.data.frames import is_number
+from apod.data.dataset import is_number
 from apod.errors import CheckpointError, InputError
 
 TABLE = pd.DataFrame(

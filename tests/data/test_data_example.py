@@ -10,7 +10,7 @@ from scipy.stats import norm
 from sklearn.linear_model import LogisticRegression
 
 from apod.data import load_dataset, make_example, split_rows
-from apod.data.example import SHAPES
+from apod.data.named import SHAPES
 from apod.errors import InputError
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from apod import processes
 from apod.data import DATASETS, Dataset, cache_dir, load_dataset, sources
-from apod.data.catalogue import catalogue
+from apod.data.load import catalogue
 from apod.data.sources import Download, Origin, Wheel, load_bytes
 from apod.errors import DataUnavailable, InputError
 

@@ -12,7 +12,7 @@ import pytest
 from apod import APODClassifier, Campaign
 from apod.audit.table import AuditColumns, read_audit
 from apod.data import load_dataset
-from apod.data.labels import binary_labels
+from apod.data.columns import binary_labels
 from apod.errors import InputError, UnknownName
 
 CASES = [

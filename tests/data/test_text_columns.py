@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from apod.data.cells import numerals
 from apod.data.columns import read_columns, read_features
-from apod.data.numbers_in_text import numerals
 from apod.errors import InputError, TableProblems
 
 NAN = math.nan

@@ -10,7 +10,7 @@ from contextlib import suppress
 import psutil
 import pytest
 
-from apod.testing.waiting import PATIENCE
+from support.waiting import PATIENCE
 
 NODES = 3
 STORE = 80 << 20  # bytes of each node's object store: about the least Ray takes

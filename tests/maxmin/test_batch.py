@@ -5,7 +5,7 @@ import pytest
 from brute_force import STORAGE, max_min_picks, picked
 
 from apod.maxmin import Coverage
-from apod.maxmin.rows import Sizes
+from apod.maxmin.nearest import Sizes
 
 SMALL = Sizes(block=1, converted=1, watched=6, sampled=6)  # a small pool takes every road of a large one
 

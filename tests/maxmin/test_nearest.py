@@ -4,8 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apod.maxmin.nearest import NOBODY, AnswerSlots, NearestAnswers
-from apod.maxmin.rows import NormedRows, StoredRows
+from apod.maxmin.nearest import NOBODY, AnswerSlots, NearestAnswers, NormedRows, StoredRows
 
 
 @settings(max_examples=100, deadline=None)

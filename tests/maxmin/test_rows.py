@@ -7,7 +7,7 @@ import pytest
 
 from apod.errors import InputError
 from apod.maxmin import Coverage
-from apod.maxmin.rows import Sizes
+from apod.maxmin.nearest import Sizes
 
 
 def test_the_matrix_is_never_copied():

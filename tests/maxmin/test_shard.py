@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apod.maxmin import Coverage
-from apod.maxmin.rows import StoredRows
+from apod.maxmin.nearest import StoredRows
 from apod.maxmin.shard import Shard, Shards
 
 

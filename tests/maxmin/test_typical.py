@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apod.maxmin import typical_rows
-from apod.maxmin.typical import MOST_ROWS, SHARE
+from apod.maxmin.select import MOST_ROWS, SHARE
 
 
 def densest(points: np.ndarray, covered: list[int], k: int) -> list[int]:

@@ -7,8 +7,8 @@ import pytest
 from correction_people import simulated_population
 
 from apod.fairness.notions import member_rates
-from apod.method.asking import FIRST_RANDOM, RANDOM_RULE, Asking, gap_targets
 from apod.method.correction_fit import Population, sample_population
+from apod.method.questions import FIRST_RANDOM, RANDOM_RULE, Asking, gap_targets
 
 
 def interview(
@@ -87,7 +87,7 @@ def test_the_gaps_that_questions_aim_at_are_those_of_the_members() -> None:
 def test_of_many_people_the_question_is_the_best_of_some_and_all_are_asked_in_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("apod.method.asking.CANDIDATES", 20)
+    monkeypatch.setattr("apod.method.questions.CANDIDATES", 20)
     population, groups = simulated_population(120, 6)
     asked, _ = interview(population, groups, 60, seed=0, batch=3)
     assert sorted(asked) == list(range(60))

@@ -12,7 +12,7 @@ from apod.method.corrected import CorrectedModel, ModelPool, corrected, model_po
 from apod.method.correction_choice import Limits
 from apod.method.correction_fit import STRENGTHS
 from apod.method.model_mitigation import ModelMitigation
-from apod.models.calibration import Calibration
+from apod.models.scored import Calibration
 from apod.models.standard import fit_standard
 
 

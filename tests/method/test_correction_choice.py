@@ -8,8 +8,21 @@ import numpy as np
 import pytest
 
 from apod.fairness.notions import EQUALIZED_ODDS, NOTIONS, Notion
-from apod.method.correction_choice import Falls, Limits, affordable, choose, common_noise, falls, sampling_roots
-from apod.method.judgement import Costs, Judged, Paths, bands, costs, trace_paths
+from apod.method.correction_choice import (
+    Costs,
+    Falls,
+    Judged,
+    Limits,
+    Paths,
+    affordable,
+    bands,
+    choose,
+    common_noise,
+    costs,
+    falls,
+    sampling_roots,
+    trace_paths,
+)
 
 STRENGTHS = np.array([0.2, 0.6])
 

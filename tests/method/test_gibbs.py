@@ -7,7 +7,7 @@ import pytest
 from polyagamma import random_polyagamma
 from scipy.special import expit, log_expit, logsumexp
 
-from apod.method.gibbs import Design, draw_weights, few_people, many_people
+from apod.method.sampler import Design, draw_weights, few_people, many_people
 
 WIDTHS = np.array([0.3, 3.0])
 
@@ -63,7 +63,7 @@ def test_draws_have_the_moments_of_the_posterior_by_quadrature(
 ) -> None:
     shape, groups = small
     if space == "people":  # 14 people and 2 columns would choose the other
-        monkeypatch.setattr("apod.method.gibbs.many_people", few_people)
+        monkeypatch.setattr("apod.method.sampler.many_people", few_people)
     drawn, places = draw_weights(shape, np.eye(2)[groups], np.random.default_rng(0), chains=40, kept=400, burn_in=100)
     assert_same_posterior(drawn[:, 0], places[:, 0], by_quadrature(shape, groups))
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from apod.fairness.notions import NOTIONS, Notion, member_rates
-from apod.method.judgement import Judged, bands, costs, trace_paths
+from apod.method.correction_choice import Judged, bands, costs, trace_paths
 
 STRENGTHS = np.array([0.1, 0.4, 1.0])
 

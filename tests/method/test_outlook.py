@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from apod.campaign.outlook import gain_of, spent_enough
+from apod.campaign.outcomes import gain_of, spent_enough
 from apod.campaign.settings import CampaignSettings
 from apod.campaign.state import State
 from apod.data import UNKNOWN

@@ -9,9 +9,8 @@ from scipy.special import expit, softmax
 from scipy.stats import lognorm
 from sklearn.linear_model import LogisticRegression
 
-from apod.method.gibbs import Design, draw_weights
-from apod.method.normal_draws import draw_normal_weights
 from apod.method.posterior import DEFAULT_PRIOR, PROJECTED, People, Posterior, Prior, fit_reader, memberships, sample
+from apod.method.sampler import Design, draw_normal_weights, draw_weights
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from scipy.special import expit, logit
 from sklearn.linear_model import LogisticRegression
 
 from apod.errors import InputError
-from apod.models.calibration import fit_calibration
+from apod.models.scored import fit_calibration
 
 
 def test_overconfident_scores_become_true_probabilities() -> None:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from apod.errors import InputError
-from apod.models.module import Body, EmbeddingBody, ModuleBody
+from apod.models.body import Body, EmbeddingBody, ModuleBody
 from apod.models.perceptron import PerceptronBody
 
 

@@ -17,8 +17,7 @@ from torch.nn import functional
 
 from apod.errors import CheckpointError, InputError
 from apod.models.picture_training import ImageSettings, body_key, image_embeddings, pretrain_image_body
-from apod.models.picture_views import random_views
-from apod.models.resnet import ResNetBody, fresh_resnet18, resnet18_from
+from apod.models.resnet import ResNetBody, fresh_resnet18, random_views, resnet18_from
 
 pytestmark = pytest.mark.xdist_group("picture-training")  # they share a trained body
 
@@ -229,7 +228,7 @@ def test_the_key_of_a_body_changes_with_everything_it_depends_on(monkeypatch: py
         body_key(pictures, TINY, 0, "others"),
         *(body_key(pictures, replace(TINY, **change), 0) for change in ({"epochs": 4}, {"width": 9}, {"lr": 0.1})),
     ]
-    monkeypatch.setattr("apod.models.picture_views.HUE", 0.2)
+    monkeypatch.setattr("apod.models.resnet.HUE", 0.2)
     keys.append(body_key(pictures, TINY, 0))
     assert len(set(keys)) == len(keys)
     monkeypatch.undo()

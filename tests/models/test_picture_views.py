@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from striped_pictures import generated_pictures
 
-from apod.models.picture_views import crop, normalise, random_boxes, random_colours, random_views, recolour
+from apod.models.resnet import crop, normalise, random_boxes, random_colours, random_views, recolour
 
 LUMA = np.array([0.299, 0.587, 0.114])
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional
 
-from apod.models.pretraining import cross_entropy, nt_xent, shuffled_batches, spell_seconds
+from apod.models.body import cross_entropy, nt_xent, shuffled_batches, spell_seconds
 
 
 def brute_force_nt_xent(Z: np.ndarray, t: float) -> float:

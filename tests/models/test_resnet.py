@@ -14,8 +14,7 @@ from torch.nn import functional
 
 from apod.errors import InputError
 from apod.models.picture_training import ImageSettings, pretrain_image_body
-from apod.models.picture_views import normalise
-from apod.models.resnet import empty_resnet18, fresh_resnet18, read_resnet18, resnet18_from
+from apod.models.resnet import empty_resnet18, fresh_resnet18, normalise, read_resnet18, resnet18_from
 
 TINY = ImageSettings(size=16, width=8, epochs=3, batch_size=8)
 

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from apod.errors import InputError
-from apod.models.scores import ScoresModel, fit_scores
+from apod.models.model import ScoresModel, fit_scores
 
 SCORES = np.array([0.0, 0.2, 0.6, 1.0])
 

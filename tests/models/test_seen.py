@@ -11,7 +11,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 
 from apod.models.estimator import fit_estimator
-from apod.models.seen import TrainedOnWarning, warn_if_trained_on
+from apod.models.standard import TrainedOnWarning, warn_if_trained_on
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(400, 3))

@@ -12,7 +12,7 @@ from apod.cli.progress import TerminalListener
 from apod.data import make_example
 from apod.method.settings import Settings
 from apod.report import render_report
-from apod.report.corrected import arbitrary_text, chosen_text, confirming_text, estimate_sentence, tells_little
+from apod.report.sections import arbitrary_text, chosen_text, confirming_text, estimate_sentence, tells_little
 from apod.run import run_experiment
 
 Result = dict[str, Any]

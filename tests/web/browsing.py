@@ -16,9 +16,9 @@ import pandas as pd
 import pytest
 
 from apod.campaign import Campaign
-from apod.testing.waiting import PATIENCE, until
 from apod.web.server import listen, make_runner
 from apod.web.settings import ServeSettings
+from support.waiting import PATIENCE, until
 
 GROUPS = ["female", "male"]
 PHONE = {"viewport": {"width": 390, "height": 760}, "is_mobile": True, "has_touch": True}

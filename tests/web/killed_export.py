@@ -9,7 +9,7 @@ from typing import Any
 
 import web_people
 
-from apod.testing.waiting import until
+from support.waiting import until
 
 WAYS = ("web", "file", "classifier", "report")
 

@@ -9,8 +9,8 @@ import web_people
 from web_people import GROUPS, House, housed, turn
 
 from apod.campaign import Campaign
-from apod.testing.waiting import until
 from apod.web.annotator_routes import content_type
+from support.waiting import until
 
 
 def answer(client, question: str, what: str = GROUPS[0], key: str = "k") -> object:

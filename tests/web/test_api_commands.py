@@ -19,9 +19,9 @@ from web_people import GROUPS, make_campaign, turn
 
 import hostile
 from apod.cli import build_app
-from apod.testing.waiting import PATIENCE, until
 from apod.web.server import listen
 from apod.web.settings import ServeSettings
+from support.waiting import PATIENCE, until
 
 ROOT = Path(__file__).resolve().parents[2]
 

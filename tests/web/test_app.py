@@ -21,8 +21,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from apod.web.app import create_app
-from apod.web.limits import Limits
-from apod.web.settings import ServeSettings
+from apod.web.settings import Limits, ServeSettings
 
 ENDLESS = "/api/v1/events"
 """A stream that ends when the visitor leaves; tested with a real socket."""

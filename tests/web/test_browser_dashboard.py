@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from browsing import PHONE, QUICK, Site, Visit, answer, chromium, new_campaign, serving, table, visit
 
-from apod.report.campaign import render_campaign
 from apod.report.campaign_facts import campaign_facts
-from apod.testing.waiting import PATIENCE
+from apod.report.campaign_page import render_campaign
+from support.waiting import PATIENCE
 
 pytestmark = pytest.mark.xdist_group("browser-dashboard")
 

@@ -17,10 +17,9 @@ from test_api_commands import database as database
 from web_people import live
 
 from apod.campaign import Campaign
-from apod.testing.waiting import PATIENCE, until
-from apod.web.connections import OncePerSecond, connection_limits
-from apod.web.limits import Limits
-from apod.web.settings import ServeSettings
+from apod.web.server import OncePerSecond, connection_limits
+from apod.web.settings import Limits, ServeSettings
+from support.waiting import PATIENCE, until
 
 HALF = b"GET /api/v1/me HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "
 WHOLE = b"GET /api/v1/me HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from web_people import House, annotate
 
-from apod.testing.waiting import until
 from apod.web.downloads import Downloads
+from support.waiting import until
 
 
 def test_a_download_that_cannot_be_built_says_why(house: House) -> None:

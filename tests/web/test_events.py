@@ -14,10 +14,9 @@ import web_people
 from web_people import GROUPS, Live, live
 
 from apod.campaign import Campaign
-from apod.testing.waiting import PATIENCE, until
 from apod.web import events as events_module
-from apod.web.limits import Limits
-from apod.web.settings import ServeSettings
+from apod.web.settings import Limits, ServeSettings
+from support.waiting import PATIENCE, until
 
 
 def stream(server: Live, role: str, lines: int) -> list[str]:

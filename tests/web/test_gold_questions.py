@@ -17,8 +17,7 @@ import pytest
 from web_people import GROUPS, House, housed, turn
 
 from apod.campaign import Campaign
-from apod.web.limits import Limits
-from apod.web.settings import ServeSettings
+from apod.web.settings import Limits, ServeSettings
 
 LEASE = 60
 ABOUT_A_PERSON = {"row_id", "fields", "label", "picture"}

@@ -25,7 +25,8 @@ from served_people import Allowance, Annotator, Served, serving
 from web_people import GROUPS, people
 
 from apod.campaign import Campaign
-from apod.testing import Place, PostgresMissing, throwaway_postgres
+from apod.testing import Place
+from support.postgres import PostgresMissing, throwaway_postgres
 
 log = logging.getLogger(__name__)
 logging.getLogger("httpx2").setLevel(logging.WARNING)  # not a line for every request

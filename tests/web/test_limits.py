@@ -10,8 +10,7 @@ from web_people import House, housed
 
 from apod.campaign import Campaign
 from apod.web.errors import Refused
-from apod.web.limits import Attempts, Bucket, Limits
-from apod.web.settings import ServeSettings
+from apod.web.settings import Attempts, Bucket, Limits, ServeSettings
 
 
 def enter(client: Any, token: str, **headers: str) -> int:

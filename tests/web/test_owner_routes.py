@@ -11,7 +11,7 @@ import pytest
 from web_people import GROUPS, STRENGTHS, House, annotate, fitted, housed, turn
 
 from apod.campaign import Campaign
-from apod.testing.waiting import until
+from support.waiting import until
 
 
 def test_the_dashboard_moves_with_the_answers(house: House) -> None:

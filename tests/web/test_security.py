@@ -16,8 +16,7 @@ from web_people import GROUPS, House, housed, turn
 
 from apod.campaign import Campaign, access, schema
 from apod.web.app import create_app
-from apod.web.limits import Limits
-from apod.web.settings import ServeSettings
+from apod.web.settings import Limits, ServeSettings
 
 OPEN = {("POST", "/api/v1/session")}
 """What can be called without a session: coming in."""

@@ -16,7 +16,7 @@ from web_people import GROUPS, XSS, House, Live, housed, nasty, turn
 
 from apod.campaign import Campaign
 from apod.errors import InputError
-from apod.testing.waiting import until
+from support.waiting import until
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\x00" * 40
 

@@ -17,10 +17,10 @@ from fastapi.testclient import TestClient
 from apod.campaign import Campaign, GroupAnswer, Materials, ModelState, Proposal
 from apod.campaign.materials import PLANE
 from apod.randomness import generator
-from apod.testing.waiting import PATIENCE, until
 from apod.web.app import create_app
 from apod.web.server import listen, make_runner
 from apod.web.settings import ServeSettings
+from support.waiting import PATIENCE, until
 
 GROUPS = ("Zwergelin", "Riesenhaft")
 """Names that stand nowhere else, so that a search for them finds only leaks."""

@@ -14,16 +14,15 @@ import numpy as np
 import pandas as pd
 
 from apod.audit.shares import FloatArray
+from apod.data.cells import unescaped
 from apod.data.columns import looks_like_person_names
-from apod.data.csv_cells import unescaped
-from apod.data.dataset import IntArray
+from apod.data.dataset import IntArray, category_name
 from apod.data.files import read_table
-from apod.data.frames import category_name
 from apod.data.own import require_column
 from apod.data.text_columns import read_text, text_of
 from apod.data.text_files import RECOGNISED, Dialect
 from apod.errors import InputError
-from apod.printable import printable
+from apod.text import printable
 
 ROW, GROUP, PROBABILITY = "row", "group", "draw_probability"
 

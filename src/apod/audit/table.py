@@ -17,11 +17,10 @@ from apod.audit.asked import filled, ids_of, people_to_ask, read_answers, read_n
 from apod.audit.estimate import Audit, audit, cell_shares, group_proxies
 from apod.audit.sampling import CellPlan, People, allocate, cells_of, check_people, draw_people
 from apod.audit.shares import FloatArray
-from apod.data.columns import read_features
+from apod.data.columns import Labels, read_features
 from apod.data.dataset import UNKNOWN, IntArray
 from apod.data.encode import TableEncoder
 from apod.data.files import read_table
-from apod.data.labels import Labels
 from apod.data.own import Problems, read_groups, read_labels, require_column
 from apod.data.text_files import RECOGNISED, Dialect
 from apod.errors import InputError

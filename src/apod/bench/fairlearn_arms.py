@@ -25,8 +25,7 @@ import torch
 from torch import Tensor
 
 from apod.bench.arm import RunName, Unit
-from apod.bench.pseudo import guesses
-from apod.bench.rivals import AnsweredArm
+from apod.bench.rivals import AnsweredArm, guesses
 from apod.errors import InputError
 from apod.heads.bank import HeadBank
 

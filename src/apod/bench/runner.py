@@ -19,9 +19,8 @@ from joblib import Parallel, delayed
 from apod.bench.arm import RunName
 from apod.bench.fairlearn_arms import FAIRLEARN, load_fairlearn
 from apod.bench.methods import PAPER, Method, resolve
-from apod.bench.sources import OwnTable, Progress, Source, load_source
 from apod.bench.store import Part, ResultStore
-from apod.bench.unit import UnitData, failed_part, identity, run_arm, run_key
+from apod.bench.unit import OwnTable, Progress, Source, UnitData, failed_part, identity, load_source, run_arm, run_key
 from apod.data import Dataset
 from apod.errors import InputError
 from apod.files import digest

@@ -6,11 +6,10 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from apod.bench.comparison import Comparison, compare
 from apod.bench.document import Document, Picture, Section, Table
 from apod.bench.methods import METHODS, PAPER
 from apod.bench.results import COLLAPSE, TASK_TITLES, Results, TaskResults
-from apod.bench.statistics import ACCURACY_GIVEN_UP, BOOTSTRAP_SEEDS, EXTRA_GAP
+from apod.bench.statistics import ACCURACY_GIVEN_UP, BOOTSTRAP_SEEDS, EXTRA_GAP, Comparison, compare
 from apod.bench.summary_tables import (
     DAGGER,
     DASH,

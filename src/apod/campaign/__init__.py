@@ -5,20 +5,19 @@ beside it. `Campaign` has one method per command; `docs/campaign.md` tells the l
 """
 
 from apod.campaign.answering import ImportReport, Receipt
-from apod.campaign.audit import LogCheck
+from apod.campaign.asking import Question, Turn
 from apod.campaign.campaign import DEFAULT_ANNOTATOR, Campaign
 from apod.campaign.engine import Engine, EngineFactory, GroupAnswer, Model, ModelState
-from apod.campaign.erasing import Erasure
+from apod.campaign.erasure import Erasure
 from apod.campaign.label_studio import labelling_config
-from apod.campaign.listing import CampaignInfo, campaigns
+from apod.campaign.log import LogCheck
 from apod.campaign.materials import Materials
-from apod.campaign.question import Question, Turn
+from apod.campaign.schema import upgrade
 from apod.campaign.settings import KINDS, CampaignSettings
 from apod.campaign.state import CANNOT_TELL, DECLINED, Proposal
-from apod.campaign.status import AnnotatorReport, Status
+from apod.campaign.status import AnnotatorReport, CampaignInfo, Status, campaigns
 from apod.campaign.store import Store
 from apod.campaign.transfer import ExportReport
-from apod.campaign.upgrade import upgrade
 
 __all__ = [
     "CANNOT_TELL",

@@ -15,8 +15,8 @@ from typing import Any, Literal, cast
 from sqlalchemy import Connection, delete, func, insert, select, update
 
 from apod.campaign import schema
-from apod.campaign.audit import moment
 from apod.campaign.errors import NotFound
+from apod.campaign.log import moment
 from apod.campaign.settings import clean_name
 from apod.campaign.store import Store
 from apod.errors import InputError

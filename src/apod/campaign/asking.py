@@ -1,4 +1,4 @@
-"""Commands that put questions into people's hands and take them back.
+"""Commands that assign questions to people and take them back, and what an annotator's side sees of them.
 
 A gold question must not be recognisable. It comes at a random place among so many, only where another could have come,
 under an id like any other. Whether it comes again and whether a late answer to it counts goes by what would become of
@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
 
 from apod.campaign import schema
 from apod.campaign.errors import CampaignFinished, Conflict, NotFound, NotYours, UnknownQuestion
@@ -302,3 +303,50 @@ def _was_put(state: State, row: int, annotator: str) -> bool:
 def _busy(state: State, now: int) -> Nothing:
     waits = [held.expires - now for held in state.outstanding.values() if state.live(held, now)]
     return Nothing("wait", min(waits) / 1000 if waits else None, len(waits))
+
+
+@dataclass(frozen=True)
+class Question:
+    """One case put to one annotator: what may be seen of it, and nothing of what a model or others think."""
+
+    id: str
+    campaign: str
+    annotator: str
+    row: int
+    row_id: str
+    display: Mapping[str, Any] = field(repr=False)
+    groups: tuple[str, ...] = field(repr=False)
+    expires_at: str  # ISO 8601, by the database's clock
+    label: str | None = field(default=None, repr=False)
+    image: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A question, or why there is none now.
+
+    why  "question"; "done": the budget is spent; "wait": what remains is in others' hands (`with_others` questions),
+         for `retry_after` seconds at most; "paused": by the owner, or by its least gain;
+         "finished": the campaign was ended; "exhausted": nobody is left to ask about
+    """
+
+    question: Question | None
+    why: Why
+    retry_after: float | None = None
+    with_others: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON."""
+        return asdict(self)
+
+
+def parse_id(text: object) -> tuple[int, int]:
+    """Place and token of a question id (see `State.id_of`)."""
+    place, dash, token = str(text)[:50].strip().partition("-")
+    if not (dash and place.isascii() and place.isdigit() and token.isascii() and token.isdigit()):
+        raise UnknownQuestion
+    return int(place), int(token)

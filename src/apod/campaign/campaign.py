@@ -12,27 +12,26 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from sqlalchemy import select
 
-from apod.campaign import answering, asking, audit, schema, transfer
+from apod.campaign import answering, asking, log, schema, transfer
+from apod.campaign.annotator import Handing
 from apod.campaign.answering import ImportReport, Receipt
-from apod.campaign.answers import collect
-from apod.campaign.audit import LogCheck
+from apod.campaign.asking import Question, Turn
 from apod.campaign.create import Pool, array_pool, create, table_pool
 from apod.campaign.engine import EngineFactory, GroupAnswer, Model
-from apod.campaign.erasing import Erasure, erase
+from apod.campaign.erasure import Erasure, erase
 from apod.campaign.errors import CampaignError, NotFound
-from apod.campaign.exchange import format_of
-from apod.campaign.handing import Handing
+from apod.campaign.formats import format_of
 from apod.campaign.journal import Desk, read_answers
-from apod.campaign.model_options import own_options
+from apod.campaign.log import LogCheck
 from apod.campaign.operating_point import fit_and_note, forget_noted
-from apod.campaign.owning import Owning
-from apod.campaign.question import Question, Turn
+from apod.campaign.owner import Owning
+from apod.campaign.schema import check_schema
 from apod.campaign.session import Refits, clean_key, default_folder
-from apod.campaign.settings import CampaignSettings, clean_name, composed
+from apod.campaign.settings import CampaignSettings, clean_name, composed, own_options
 from apod.campaign.status import AnnotatorReport, Status, annotators_of, mitigated, status_of
 from apod.campaign.store import Store
 from apod.campaign.transfer import ExportReport
-from apod.campaign.upgrade import check_schema
+from apod.campaign.votes import collect
 from apod.data.text_files import RECOGNISED, Dialect
 from apod.errors import BudgetError, InputError
 
@@ -298,7 +297,7 @@ class Campaign(Handing, Owning):
         Of the latest base model and, where that is corrected, its operating point; or of a fitted classifier, as
         `classifier()` gives it, before and after mitigation.
         """
-        from apod.campaign.auditing import audit_campaign
+        from apod.campaign.audit_sample import audit_campaign
 
         found = self.refitter.snapshot()
         model = self.refitter.load(found)
@@ -376,11 +375,11 @@ class Campaign(Handing, Owning):
     def log(self) -> list[dict[str, Any]]:
         """Who was asked what, when, why and by which model: one record per event, no answered group."""
         with self.store.reading() as connection:
-            return list(audit.entries(connection, self.materials.campaign))
+            return list(log.entries(connection, self.materials.campaign))
 
     def verify_log(self, noted: str | None = None) -> LogCheck:
         """Whether anybody tampered with the log, or with the files it names; `noted` is a `head` written down earlier.
 
         All files are read: what is shown, what is learnt from, and what was computed from that.
         """
-        return audit.verify_all(self.materials, noted)
+        return log.verify_all(self.materials, noted)

@@ -1,4 +1,8 @@
-"""The engine of campaigns that keep a model and correct it: the default, behind the `Engine` protocol.
+"""The engine of campaigns that keep a model, by everybody's scores, and correct it: the default.
+
+It learns from the pool, which it scores out of fold; people held out are scored by the model as it is. The model itself
+is remembered as plain arrays, for the classifier. Scores that came with the campaign, of a model that lives elsewhere,
+are taken as they are.
 
 The model is fitted once, on the pool, the rows not held out for an audit, and remembered as scores. A fit is one
 correction, chosen by the posterior that the answers leave: a function of the answers alone, whatever their order and
@@ -10,36 +14,141 @@ expected to do; draws of the posterior are not kept, and nothing is kept per per
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from scipy.special import softmax
 
-from apod.campaign.base_model import base_model
 from apod.campaign.engine import GroupAnswer, ModelState
-from apod.campaign.materials import PLANE, Materials
+from apod.campaign.materials import BASE, FACTS, PLANE, Materials
 from apod.campaign.measuring import measure_correction, plane
-from apod.campaign.pool_rows import one_by_one, pool_rows, proposal
+from apod.campaign.pool_rows import one_by_one, part, pool_rows, proposal
 from apod.campaign.settings import settings_of
 from apod.campaign.state import Proposal
+from apod.classifier.saving_models import packed_base, saved_base
 from apod.data.dataset import IntArray
-from apod.errors import CheckpointError
+from apod.data.encode import TableEncoder
+from apod.errors import CheckpointError, InputError
 from apod.fairness.notions import Notion
 from apod.heads.correction import BiasScores, Correction
-from apod.method.asking import Asking
-from apod.method.corrected import GuessedGroups
+from apod.method.corrected import GuessedGroups, ModelPool
 from apod.method.correction_fit import FittedCorrection, Population
 from apod.method.model_mitigation import RANDOM_SHARES, ModelMitigation
 from apod.method.pool import Answers
 from apod.method.posterior import People
+from apod.method.questions import Asking
 from apod.method.selection import FIRST_ANSWERS, Choice
-from apod.models.scored import Scored
+from apod.method.settings import Settings
+from apod.models.model import Fitted, Model, ScoresModel, fit_scores
+from apod.models.scored import Scored, ScoredModel, fit_calibration
+from apod.models.standard import CANDIDATES, Recipe, fit_standard
+from apod.processes import blas_on_one_thread
 from apod.randomness import generator
-from apod.threads import blas_on_one_thread
+
+THRESHOLD = 0.5
+SAVED = "model."
+"""What the names of the model's own arrays begin with."""
+SCORE = "score"
+"""What the classifier calls the column of scores that came without a name."""
+ON_EMBEDDINGS = "logistic regression"
+
+
+@dataclass(frozen=True, eq=False)
+class BaseModel:
+    """Everybody in a campaign as its model sees them; the model itself is not needed any more."""
+
+    pool: ModelPool  # those who may be learnt from
+    held_out: Scored | None
+    facts: Mapping[str, Any]  # "name" in words, "accuracies" of the candidates, cross-validated
+
+    @property
+    def name(self) -> str:
+        """What the model is, in words."""
+        return str(self.facts["name"])
+
+    def with_model(self, materials: Materials, settings: Settings) -> tuple[ModelPool, list[str]]:
+        """The pool with the model itself in it, to predict with, and the columns of the tables that it takes."""
+        features = materials.features()
+        width = range(features.shape[1])
+        columns = [f"x{at}" for at in width] if isinstance(features, np.ndarray) else list(map(str, features.columns))
+        model: Model
+        if materials.scores() is None:
+            model = self._saved(materials) or fit_base(materials, settings, self.name).model
+        else:
+            column = materials.score_column or SCORE
+            model, columns = ScoresModel(column, threshold_of(settings)), [*columns, column]
+        return replace(self.pool, scored=replace(self.pool.scored, model=model)), columns
+
+    def _saved(self, materials: Materials) -> Model | None:
+        """The model as it was remembered; None where scikit-learn's version did not let it."""
+        arrays = materials.recall(BASE)
+        if arrays is None or self.facts.get("model") is None:
+            return None
+        tensors = {name: torch.tensor(array) for name, array in arrays.items() if name.startswith(SAVED)}
+        return saved_base(self.facts["model"], tensors, np.array([0, 1]), None)
+
+
+def base_model(materials: Materials, settings: Settings) -> BaseModel:
+    """The campaign's model as it was remembered, or else fitted now."""
+    parts = materials.remember(BASE, lambda: _computed(materials, settings))
+    rows, labels = pool_rows(materials), materials.labels()
+    features, training = materials.features(), labels[pool_rows(materials).training]
+    threshold = threshold_of(settings)
+    scores = np.asarray(parts["scores"], dtype=np.float64)
+    calibration = fit_calibration(scores, training, threshold)
+    seen = part(features, rows.training)
+    model = ScoredModel(ScoresModel(None, threshold), calibration, TableEncoder().fit(seen))
+    pool = ModelPool(model, model.score(None, seen, scores), training, len(training))
+    held_out = None
+    if len(rows.held_out):
+        own = np.asarray(parts["held_out"], dtype=np.float64)
+        held_out = model.score(None, part(features, rows.held_out), own)
+    return BaseModel(pool, held_out, json.loads(bytes(parts[FACTS])))
+
+
+def fit_base(materials: Materials, settings: Settings, name: str | None = None) -> Fitted:
+    """The model itself, the same whenever it is fitted; `name` is the candidate that was chosen, where one was."""
+    rows, given = pool_rows(materials), materials.scores()
+    threshold = threshold_of(settings)
+    if given is not None:
+        return fit_scores(given[rows.training], threshold=threshold)
+    seen, labels = part(materials.features(), rows.training), materials.labels()[rows.training]
+    only = name if name is not None else ON_EMBEDDINGS if materials.manifest.get("embedding") else None
+    candidates: Mapping[str, Recipe] = CANDIDATES if only is None else {only: CANDIDATES[only]}
+    return fit_standard(seen, labels, materials.settings.seed, candidates=candidates, threshold=threshold)
+
+
+def threshold_of(settings: Settings) -> float:
+    """The score above which the model predicts the positive label."""
+    return THRESHOLD if settings.threshold is None else settings.threshold
+
+
+def _computed(materials: Materials, settings: Settings) -> dict[str, npt.NDArray[Any]]:
+    fitted, rows, given = fit_base(materials, settings), pool_rows(materials), materials.scores()
+    about, arrays = _packed(fitted) if given is None else (None, {})
+    facts = json.dumps({"name": fitted.name, "accuracies": fitted.accuracies, "model": about})
+    found: dict[str, npt.NDArray[Any]] = {"scores": fitted.training_scores, **arrays}
+    found[FACTS] = np.frombuffer(facts.encode(), dtype=np.uint8)
+    if len(rows.held_out):
+        people = part(materials.features(), rows.held_out)
+        found["held_out"] = fitted.model.margin(people) if given is None else given[rows.held_out]
+    return found
+
+
+def _packed(fitted: Fitted) -> tuple[dict[str, Any] | None, dict[str, npt.NDArray[Any]]]:
+    """The model itself as JSON and arrays; None where another version of scikit-learn does not let it."""
+    try:
+        about, arrays = packed_base(fitted.model, fitted.name)
+    except InputError:
+        return None, {}
+    return dict(about), {f"{SAVED}{name}": array for name, array in arrays.items()}
+
 
 Floats = npt.NDArray[np.float64]
 

@@ -15,23 +15,20 @@ from sqlalchemy import func, insert, select
 from sqlalchemy.exc import IntegrityError
 
 from apod.campaign import schema
-from apod.campaign.display import shown_columns, store_display
+from apod.campaign.audit_sample import held_out_rows
+from apod.campaign.display import Pictures, shown_columns, store_display
 from apod.campaign.errors import NotFound, UnknownGroup
 from apod.campaign.events import GENESIS, Sealed, canonical
 from apod.campaign.files import Files, Staged, staged
 from apod.campaign.journal import Journal
 from apod.campaign.materials import store_features
-from apod.campaign.model_options import GivenScores, Shape, scores_from, without_scores
-from apod.campaign.pictures import Pictures
-from apod.campaign.reserve import held_out_rows
-from apod.campaign.settings import CampaignSettings, checked, composed
+from apod.campaign.schema import check_schema, upgrade
+from apod.campaign.settings import CampaignSettings, GivenScores, Shape, checked, composed, scores_from, without_scores
 from apod.campaign.store import Store
-from apod.campaign.upgrade import check_schema, upgrade
-from apod.data.columns import looks_like_person_names
+from apod.data.columns import Labels, binary_labels, looks_like_person_names
 from apod.data.dataset import UNKNOWN, Dataset, IntArray
 from apod.data.encode import check_numbers
 from apod.data.files import read_table
-from apod.data.labels import Labels, binary_labels
 from apod.data.own import FileColumns, refuse_copies, require_column, understand
 from apod.data.text_files import RECOGNISED, Dialect
 from apod.errors import InputError

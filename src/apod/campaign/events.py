@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from apod.jsonable import plain
+from apod.text import plain
 
 GENESIS = "0" * 64
 """What the first event of a chain points back to."""

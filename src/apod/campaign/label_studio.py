@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
-from apod.campaign.exchange import Batch, Record, checked_record, read_json
+from apod.campaign.formats import Batch, Record, checked_record, read_json
 from apod.campaign.state import CANNOT_TELL, DECLINED, GROUP
 from apod.errors import InputError
 

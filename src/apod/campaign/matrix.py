@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from apod.campaign.create import Pool, group_names_of, known_of
+from apod.data.columns import Labels
 from apod.data.embeddings import is_matrix, is_parquet_folder, load_embedded
-from apod.data.labels import Labels
 from apod.data.own import FileColumns
 from apod.errors import InputError
 

@@ -18,7 +18,6 @@ import torch
 from apod.data.blocks import BLOCK, is_large
 from apod.fairness.metrics import soft_group_counts
 from apod.fairness.notions import count_gap
-from apod.jsonable import plain
 from apod.method.algorithm1 import Mitigation
 from apod.method.correction_fit import STRENGTHS, FittedCorrection
 from apod.method.gap_interval import GapEstimate
@@ -26,6 +25,7 @@ from apod.method.outlook import look_ahead
 from apod.method.plan import POWER, confirmation
 from apod.method.pool import write_answers
 from apod.randomness import generator
+from apod.text import plain
 
 ROWS = 20_000  # measured on at most so many, drawn once
 OUTLOOK_ROWS = 4_000  # of these, evenly spaced, for the look ahead

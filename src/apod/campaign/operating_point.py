@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from apod.campaign.achieved import read_history
-from apod.campaign.auditing import audit_campaign, gaps_of
+from apod.campaign.audit_sample import audit_campaign, gaps_of
 from apod.campaign.engine import Auditable, Correcting
+from apod.campaign.outcomes import read_history
 from apod.files import write_private
 from apod.method.gap_interval import tells_little
 
@@ -54,7 +54,7 @@ class OperatingPoint:
 
 def fit_and_note(campaign: Session) -> APODClassifier:
     """The classifier of the answers at its operating point, which is noted for whoever asks."""
-    from apod.campaign.outcome import correction_classifier, fit_classifier
+    from apod.campaign.classifier import correction_classifier, fit_classifier
 
     corrects = isinstance(campaign.engine(), Correcting)
     if corrects:

@@ -19,23 +19,22 @@ from typing import Any
 from sqlalchemy import Connection, delete, insert, select
 
 from apod.campaign import schema
-from apod.campaign.achieved import expected_by, forget_outcomes, measured, write_outcome
-from apod.campaign.answers import Collected, Inputs, checked_answers, collect
-from apod.campaign.audit import sealed_hash
+from apod.campaign.audit_sample import Progress, audit_proposals, mix, progress
 from apod.campaign.engine import Engine, GroupAnswer, Hasty, Model, ModelState
-from apod.campaign.erasing import sweep
+from apod.campaign.erasure import sweep
 from apod.campaign.errors import CampaignError, FileDamaged, StoreError
 from apod.campaign.events import Sealed, canonical
 from apod.campaign.files import Files, state_hash
 from apod.campaign.journal import Desk, Journal, read_answers
-from apod.campaign.lead import LEAD_SECONDS, Leadership
+from apod.campaign.leadership import LEAD_SECONDS, Leadership
+from apod.campaign.log import sealed_hash
 from apod.campaign.materials import Materials
-from apod.campaign.outlook import spent_enough
-from apod.campaign.reserve import Progress, audit_proposals, mix, progress
+from apod.campaign.outcomes import expected_by, forget_outcomes, measured, spent_enough, write_outcome
 from apod.campaign.state import LEAST_GAIN, Proposal, State
+from apod.campaign.votes import Collected, Inputs, checked_answers, collect
 from apod.errors import CheckpointError
-from apod.printable import printable
 from apod.processes import be_nice
+from apod.text import printable
 
 log = logging.getLogger(__name__)
 RETRY_SECONDS = 60.0

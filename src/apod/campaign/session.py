@@ -17,23 +17,21 @@ from sqlalchemy import Connection, select
 
 from apod.campaign import schema
 from apod.campaign.answering import Value
-from apod.campaign.answers import Collected, checked_answers, collect
-from apod.campaign.asking import Leased, withdraw
-from apod.campaign.audit import moment
-from apod.campaign.display import Display
+from apod.campaign.asking import Leased, Question, parse_id, withdraw
+from apod.campaign.display import Display, Pictures
 from apod.campaign.engine import Engine, EngineFactory, engine_folders, engine_name
-from apod.campaign.erasing import Overwriting
+from apod.campaign.erasure import Overwriting
 from apod.campaign.errors import NotFound, PictureUnusable, UnknownGroup, UnknownQuestion
 from apod.campaign.files import Files
 from apod.campaign.journal import Journal
-from apod.campaign.lead import LEAD_SECONDS
+from apod.campaign.leadership import LEAD_SECONDS
+from apod.campaign.log import moment
 from apod.campaign.materials import Materials
-from apod.campaign.pictures import Pictures
-from apod.campaign.question import Question, parse_id
 from apod.campaign.refit import Background, Refitter
 from apod.campaign.settings import CampaignSettings, check_kind, clean_name, composed, settings_of
 from apod.campaign.state import CANNOT_TELL, DECLINED, GROUP, State
 from apod.campaign.store import Store
+from apod.campaign.votes import Collected, checked_answers, collect
 from apod.errors import InputError
 from apod.processes import Worker
 
@@ -45,7 +43,7 @@ Refits = Literal["thread", "process", "demand"]
 def default_engine(materials: Materials) -> Engine:
     """The numerics of this package, by the method that the campaign was created with."""
     corrects = settings_of(materials.settings.engine).corrects
-    module, name = ("correction_engine", "CorrectionEngine") if corrects else ("adapter", "MitigationEngine")
+    module, name = ("correction_engine", "CorrectionEngine") if corrects else ("heads_engine", "MitigationEngine")
     engine: Engine = getattr(importlib.import_module(f"apod.campaign.{module}"), name)(materials)
     return engine
 

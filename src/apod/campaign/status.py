@@ -1,8 +1,9 @@
-"""Where a campaign stands, in numbers that name nobody's group."""
+"""Where a campaign stands, in numbers that name nobody's group, and which campaigns a database holds."""
 
 from __future__ import annotations
 
 import math
+import os
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -11,11 +12,13 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from apod.campaign import schema
-from apod.campaign.answers import Collected
+from apod.campaign.erasure import count_due
+from apod.campaign.journal import Journal
 from apod.campaign.materials import BASE, Materials
-from apod.campaign.noise import fleiss_kappa, pairwise_kappa
-from apod.campaign.overwriting import count_due
+from apod.campaign.schema import check_schema
 from apod.campaign.state import CANNOT_TELL, DECLINED, GOLD, State
+from apod.campaign.store import Store
+from apod.campaign.votes import Collected, fleiss_kappa, pairwise_kappa
 
 
 @dataclass(frozen=True)
@@ -173,3 +176,33 @@ def annotators_of(state: State, collected: Collected) -> list[AnnotatorReport]:
             )
         )
     return found
+
+
+@dataclass(frozen=True)
+class CampaignInfo:
+    """A line of the list of campaigns."""
+
+    name: str
+    answered: int
+    pending: int
+    budget: int
+    finished: bool
+
+
+def campaigns(url: str | os.PathLike[str]) -> list[CampaignInfo]:
+    """The campaigns of a database."""
+    store = Store(url)
+    try:
+        check_schema(store)
+        with store.reading() as connection:
+            rows = connection.execute(select(schema.campaigns.c.id, schema.campaigns.c.name).order_by("id")).all()
+        return [
+            Journal(store, row.id).view(
+                lambda c, state, at, name=row.name: CampaignInfo(  # type: ignore[misc]
+                    name, state.standing, state.pending(state.now(at)), state.budget, state.finished
+                )
+            )
+            for row in rows
+        ]
+    finally:
+        store.dispose()

@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection
 
 from apod.campaign.answering import ImportReport, Incoming, Value, take_in
-from apod.campaign.answers import checked_answers
-from apod.campaign.asking import Leased, lease
-from apod.campaign.audit import moment
+from apod.campaign.asking import Leased, lease, parse_id
 from apod.campaign.errors import NotFound, UnknownGroup
-from apod.campaign.exchange import LABEL_STUDIO, READERS, WRITERS, Batch, Record, format_of, read_bytes
+from apod.campaign.formats import LABEL_STUDIO, READERS, WRITERS, Batch, Record, format_of, read_bytes
 from apod.campaign.journal import Desk
 from apod.campaign.label_studio import from_tasks, to_tasks
-from apod.campaign.question import parse_id
+from apod.campaign.log import moment
 from apod.campaign.settings import check_kind, check_lease, clean_name, composed
 from apod.campaign.state import CANNOT_TELL, DECLINED, GOLD, GROUP, State
+from apod.campaign.votes import checked_answers
 from apod.errors import InputError
 from apod.files import write_private
 

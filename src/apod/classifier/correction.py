@@ -21,12 +21,10 @@ from apod.method.gap_interval import GapEstimate
 from apod.method.model_mitigation import ModelMitigation
 from apod.method.settings import Settings
 from apod.models.estimator import EstimatorModel, fit_estimator, name_of, rows_of
-from apod.models.model import Model
+from apod.models.model import Model, ScoresModel
 from apod.models.prediction import on_rows
 from apod.models.scored import Scored
-from apod.models.scores import ScoresModel
-from apod.models.seen import warn_if_trained_on
-from apod.models.standard import fit_standard
+from apod.models.standard import fit_standard, warn_if_trained_on
 
 Floats = npt.NDArray[np.float64]
 

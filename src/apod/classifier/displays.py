@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from apod.data.columns import binary_labels
 from apod.data.dataset import IntArray
-from apod.data.labels import binary_labels
 from apod.errors import InputError
 from apod.fairness.metrics import RATE_WORDS, bootstrap, group_counts
 from apod.randomness import generator

@@ -16,9 +16,17 @@ from sklearn.utils.validation import check_is_fitted
 
 from apod.classifier.correction import fit_model
 from apod.classifier.fitting import NAME, fit_bank
-from apod.classifier.inputs import Groups, NoGroupsWarning, checked_labels, known_groups, make_rows, probable_groups
-from apod.classifier.parameters import checked_settings, seed_of
-from apod.classifier.predicting import FittedClassifier
+from apod.classifier.inputs import (
+    Groups,
+    NoGroupsWarning,
+    checked_labels,
+    checked_settings,
+    known_groups,
+    make_rows,
+    probable_groups,
+    seed_of,
+)
+from apod.classifier.prediction import FittedClassifier
 from apod.classifier.saving import Saved, packed, read_saved, write_saved
 from apod.data import FairnessMetric
 from apod.data.own import refuse_copies

@@ -13,8 +13,7 @@ import pandas as pd
 import torch
 from scipy.special import expit
 
-from apod.classifier.inputs import Rows
-from apod.classifier.parameters import encodes
+from apod.classifier.inputs import Rows, encodes
 from apod.data import UNKNOWN, FairnessMetric, IntArray, TableEncoder, as_frame
 from apod.data.blocks import is_large, take_rows
 from apod.errors import InputError
@@ -28,8 +27,8 @@ from apod.method.prepare import table_body
 from apod.method.proxy import inputs_for
 from apod.method.selection import first_choices
 from apod.method.settings import Settings
-from apod.models.module import Body, EmbeddingBody, ModuleBody
-from apod.threads import one_thread
+from apod.models.body import Body, EmbeddingBody, ModuleBody
+from apod.processes import one_thread
 
 NAME = "classifier"
 """Stands for the dataset's name in the keys of all random draws."""

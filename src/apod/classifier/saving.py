@@ -40,7 +40,7 @@ from apod.data import TableEncoder
 from apod.errors import CheckpointError, InputError
 from apod.files import packed_tensors, read_checked, replacing
 from apod.heads.bank import HeadBank
-from apod.models.module import Body, EmbeddingBody
+from apod.models.body import Body, EmbeddingBody
 from apod.models.perceptron import PerceptronBody
 
 HEADS, CORRECTION = 1, 2

@@ -22,12 +22,10 @@ from apod.heads.correction import BiasScores, Correction
 from apod.method.corrected import CorrectedModel, GuessedGroups
 from apod.method.gap_interval import GapEstimate
 from apod.method.posterior import Reader
-from apod.models.calibration import Calibration
 from apod.models.estimator import EstimatorModel, content_fingerprint, name_of
-from apod.models.model import Model
+from apod.models.model import Model, ScoresModel
 from apod.models.prediction import frozen
-from apod.models.scored import ScoredModel
-from apod.models.scores import ScoresModel
+from apod.models.scored import Calibration, ScoredModel
 from apod.models.standard import plain_frame
 from apod.models.standard_arrays import NONE, ArrayModel, BoostedTrees, Category, LinearModel
 

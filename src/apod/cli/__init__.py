@@ -12,18 +12,14 @@ from typing import Any
 import typer
 
 from apod.cli.audit import audit
-from apod.cli.bench import bench, figures
+from apod.cli.bench import bench, figures, select
 from apod.cli.campaign import add_commands
-from apod.cli.check import check
-from apod.cli.datasets import datasets
-from apod.cli.options import offers_settings
-from apod.cli.output import echo
-from apod.cli.predict import predict
-from apod.cli.run import run
-from apod.cli.select import select
+from apod.cli.data import check, datasets
+from apod.cli.run import predict, run
 from apod.cli.serve import add_commands as add_web_commands
+from apod.cli.shared import echo, offers_settings
 from apod.errors import ApodError
-from apod.printable import printable
+from apod.text import printable
 
 
 def _print_version(wanted: bool) -> None:
@@ -71,7 +67,7 @@ def _invoke(invoke: Callable[[Any], Any], context: Any) -> Any:
 
 def main() -> None:
     """Run the command; an error a user can mend is one line on stderr and status 2."""
-    for library in ("OMP", "OPENBLAS", "MKL"):  # before NumPy and torch load: see apod.threads
+    for library in ("OMP", "OPENBLAS", "MKL"):  # before NumPy and torch load: see apod.processes
         os.environ.setdefault(f"{library}_NUM_THREADS", "1")
     app = typer.main.get_command(build_app())
     app.invoke = partial(_invoke, app.invoke)  # type: ignore[method-assign]

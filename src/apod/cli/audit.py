@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from apod.cli.options import DECIMAL, ENCODING, SEP, words
-from apod.cli.output import echo, echo_json
+from apod.cli.shared import DECIMAL, ENCODING, SEP, echo, echo_json, words
 from apod.errors import InputError
 
 if TYPE_CHECKING:
@@ -115,7 +114,7 @@ def _write(facts: dict[str, Any], report: Path | None, result: Path | None) -> N
 
 def _draw(found: AuditTable, count: int, out: Path | None, as_json: bool, group: str) -> None:
     from apod.audit.asked import refuse_losing_answers
-    from apod.data.csv_cells import write_cells
+    from apod.data.cells import write_cells
     from apod.files import write_private
 
     if out is None and not as_json:

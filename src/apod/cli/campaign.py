@@ -9,10 +9,19 @@ from typing import TYPE_CHECKING
 import typer
 
 from apod.cli.campaign_new import new
-from apod.cli.campaign_options import FILES, JSON, NAME, URL, WHO, opened_campaign, without_password
 from apod.cli.campaign_report import latest_audit, report, show_status
-from apod.cli.options import offers_settings
-from apod.cli.output import echo, echo_json
+from apod.cli.shared import (
+    FILES,
+    JSON,
+    NAME,
+    URL,
+    WHO,
+    echo,
+    echo_json,
+    offers_settings,
+    opened_campaign,
+    without_password,
+)
 from apod.errors import InputError
 
 if TYPE_CHECKING:

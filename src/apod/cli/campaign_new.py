@@ -8,9 +8,7 @@ from typing import Any
 
 import typer
 
-from apod.cli.campaign_options import FILES, NAME, URL, without_password
-from apod.cli.options import DECIMAL, ENCODING, SEP, words
-from apod.cli.output import echo
+from apod.cli.shared import DECIMAL, ENCODING, FILES, NAME, SEP, URL, echo, without_password, words
 
 
 def new(
@@ -63,7 +61,7 @@ def new(
     Example: apod campaign new hiring.db people.csv --label hired --groups female,male --budget 40
     """
     from apod.campaign import Campaign
-    from apod.campaign.auditing import audit_advice
+    from apod.campaign.audit_sample import audit_advice
     from apod.cli.progress_lines import shown_progress
     from apod.data.text_files import dialect
 
@@ -117,6 +115,6 @@ def new(
 
 def _gold(path: Path) -> dict[int, str]:
     """Rows whose group is known, by row number."""
-    from apod.campaign.exchange import read_gold
+    from apod.campaign.formats import read_gold
 
     return read_gold(path)

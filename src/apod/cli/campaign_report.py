@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from apod.cli.campaign_options import FILES, JSON, NAME, URL, opened_campaign
-from apod.cli.output import echo, echo_json
+from apod.cli.shared import FILES, JSON, NAME, URL, echo, echo_json, opened_campaign
 
 if TYPE_CHECKING:
     from apod.campaign import Campaign
@@ -31,8 +30,8 @@ def latest_audit(opened: Campaign) -> dict[str, Any] | None:
 
 def show_status(found: dict[str, Any]) -> None:
     """Counts, the groups as answers spell them, what more answers would bring, and the audit."""
-    from apod.report.campaign_estimate import expected_sentences
-    from apod.report.outlook import outlook_sentence
+    from apod.report.charts import outlook_sentence
+    from apod.report.sections import expected_sentences
 
     echo(f"{found['name']}: {found['standing']} of {found['budget']} answers, {found['pending']} in hands")
     if found["finished"]:
@@ -92,7 +91,7 @@ def point_text(point: dict[str, Any] | None) -> str:
 
 def show_audit(found: dict[str, Any], point: dict[str, Any] | None) -> None:
     """What audit answers say of the gap: of the base model, and of the classifier where it was built; and the plan."""
-    from apod.report.numbers import points, signed_points, within
+    from apod.report.words import points, signed_points, within
 
     audited = None if point is None else point["audit"]
     views = [("without mitigation", found["predictions"]["before"]["gap"] if audited is None else audited["before"])]
@@ -119,8 +118,8 @@ def report(
     Example: apod report hiring.db --out report
     """
     from apod.files import write_private
-    from apod.report.campaign import render_campaign
     from apod.report.campaign_facts import campaign_facts
+    from apod.report.campaign_page import render_campaign
 
     with opened_campaign(url, campaign, files) as opened:
         facts = campaign_facts(opened)

@@ -16,12 +16,11 @@ from rich.table import Table
 from apod.cli.progress_lines import ProgressLines, plain, show_line
 from apod.fairness.metrics import RATE_WORDS
 from apod.fairness.notions import find_notion
-from apod.printable import printable
-from apod.report.corrected import chosen_text, estimate_section, is_corrected, model_text
-from apod.report.numbers import percent, percent_span, points, signed_points
-from apod.report.outlook import expected_so_far, outlook_sentence
-from apod.report.verdict import judge
+from apod.report.charts import expected_so_far, outlook_sentence
+from apod.report.sections import chosen_text, estimate_section, is_corrected, model_text
+from apod.report.words import judge, percent, percent_span, points, signed_points
 from apod.run import Listener
+from apod.text import printable
 
 
 class TerminalListener(Listener):

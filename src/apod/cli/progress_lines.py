@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
-from apod.printable import printable
+from apod.text import printable
 
 EVERY = 30.0  # seconds
 Show = Callable[[int, int, str], None]

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from apod.cli.campaign_options import FILES, JSON, NAME, URL, opened_campaign
-from apod.cli.output import echo, echo_json
+from apod.cli.shared import FILES, JSON, NAME, URL, echo, echo_json, opened_campaign
 from apod.errors import InputError
 
 if TYPE_CHECKING:

@@ -9,11 +9,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from apod.data.dataset import UNKNOWN, Dataset, FairnessMetric, IntArray, Split, Task, split_rows
+    from apod.data.dataset import UNKNOWN, Dataset, FairnessMetric, IntArray, Split, Task, as_frame, split_rows
     from apod.data.encode import MISSING, TableEncoder
-    from apod.data.example import make_example
-    from apod.data.frames import as_frame
     from apod.data.load import load_dataset, with_reference
+    from apod.data.named import make_example
     from apod.data.sources import cache_dir
     from apod.data.tables import DATASETS
 
@@ -27,10 +26,10 @@ _HOMES = {
     "Split": "dataset",
     "TableEncoder": "encode",
     "Task": "dataset",
-    "as_frame": "frames",
+    "as_frame": "dataset",
     "cache_dir": "sources",
     "load_dataset": "load",
-    "make_example": "example",
+    "make_example": "named",
     "split_rows": "dataset",
     "with_reference": "load",
 }

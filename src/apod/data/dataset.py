@@ -1,13 +1,17 @@
-"""The vocabulary: a dataset, its task, its three parts."""
+"""The vocabulary: a dataset, its task, its three parts; any table a user may hold as one frame."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import pyarrow as pa
+from pandas.api import types
+from pyarrow.interchange import from_dataframe
+from scipy import sparse
 
 from apod.errors import InputError
 from apod.randomness import generator
@@ -86,3 +90,123 @@ def split_rows(name: str, n: int, fractions: tuple[float, float, float], seed: i
     order = generator(seed, "split", name).permutation(n)
     first, second = int(n * fractions[0]), int(n * fractions[0]) + int(n * fractions[1])
     return Split(np.sort(order[:first]), np.sort(order[first:second]), np.sort(order[second:]))
+
+
+_NUMBERS = {"integer", "floating", "mixed-integer-float", "decimal", "boolean"}
+_WORDS = {"string", "categorical", "mixed", "mixed-integer", "empty"}
+
+
+def as_frame(X: Any) -> pd.DataFrame:
+    """X as a pandas frame with unique text column names; the caller's own table is never changed.
+
+    Takes pandas frames, NumPy arrays and nested lists (columns become x0, x1, ...), and any table that speaks
+    Arrow's capsule protocol, has `to_pandas()`, or the dataframe interchange protocol (polars, pyarrow, ...).
+    Object columns that hold nothing but numbers become numbers; other non-numeric columns are categories.
+    """
+    frame = _to_pandas(X)
+    frame.columns = pd.Index([str(name) for name in frame.columns])
+    refuse_repeated(list(frame.columns))
+    if frame.shape[1] == 0:
+        raise InputError(f"X has 0 feature(s) (shape={frame.shape}) while a minimum of 1 is required.")
+    for position, name in enumerate(frame.columns):
+        column = frame.iloc[:, position]
+        if column.dtype == object:
+            frame[name] = _settle_objects(str(name), column)
+        elif not (is_number(column) or is_words(column)):
+            raise InputError(
+                f"Column {name!r} is of type {column.dtype}, which is neither a number nor text: "
+                "turn it into one of them, or leave the column out."
+            )
+    return frame
+
+
+def is_number(column: pd.Series[Any]) -> bool:
+    """Whether the encoder scales this column (numbers and booleans) instead of one-hot encoding it."""
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return False
+    return bool(types.is_bool_dtype(column.dtype) or types.is_numeric_dtype(column.dtype))
+
+
+def is_words(column: pd.Series[Any]) -> bool:
+    """Whether the encoder reads this column as categories."""
+    return isinstance(column.dtype, pd.CategoricalDtype) or bool(types.is_string_dtype(column.dtype))
+
+
+def category_codes(name: str, column: pd.Series[Any]) -> tuple[IntArray, list[str]]:
+    """Each row's position in the list of category names that follows; -1 where the cell is missing.
+
+    A code read as 1.0, because a cell was missing elsewhere in the column, is the category "1" like any other 1.
+    """
+    codes, uniques = pd.factorize(column.astype(object) if is_number(column) else column)
+    return codes.astype(np.int64), [category_name(name, value) for value in uniques]
+
+
+def refuse_repeated(names: list[str]) -> None:
+    """InputError naming the first column name that occurs twice."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise InputError(f"Column name {name!r} occurs more than once: rename or remove one of them.")
+        seen.add(name)
+
+
+def _to_pandas(X: Any) -> pd.DataFrame:
+    if isinstance(X, pd.DataFrame):
+        return X.copy(deep=False)
+    if sparse.issparse(X):
+        raise InputError("X is a sparse matrix, which is not supported: pass X.toarray().")
+    if isinstance(X, pd.Series):
+        return X.to_frame()
+    if hasattr(X, "__arrow_c_stream__"):
+        return pa.table(X).to_pandas()  # type: ignore[no-any-return]
+    if hasattr(X, "to_pandas"):
+        return _to_pandas(X.to_pandas())
+    if hasattr(X, "__dataframe__"):
+        return from_dataframe(X).to_pandas()  # type: ignore[no-any-return]
+    return _array_to_pandas(X)
+
+
+def _array_to_pandas(X: Any) -> pd.DataFrame:
+    try:
+        array = np.asarray(X)
+    except ValueError as error:
+        raise InputError("X is not a table: its rows differ in length.") from error
+    if np.iscomplexobj(array):
+        raise InputError("Complex data not supported: pass real numbers.")
+    if array.ndim != 2:
+        raise InputError(
+            f"Expected a 2D array, got {array.ndim}D instead. Reshape your data: one row per instance, "
+            "one column per feature."
+        )
+    if array.dtype.kind in "USO":
+        array = array.astype(object)
+    elif array.dtype.kind not in "biuf":
+        raise InputError(f"X is an array of {array.dtype}: pass numbers or text.")
+    return pd.DataFrame(array, columns=[f"x{i}" for i in range(array.shape[1])])
+
+
+def _settle_objects(name: str, column: pd.Series[Any]) -> pd.Series[Any]:
+    """An object column as numbers where all its values are numbers, else unchanged, as categories."""
+    kind = types.infer_dtype(column, skipna=True)
+    if kind in _NUMBERS:
+        return column.astype("float64")
+    if kind not in _WORDS or (kind.startswith("mixed") and not _all_plain(column)):
+        raise InputError(
+            f"Column {name!r} holds values that are neither numbers nor text ({kind}): "
+            "turn them into one of them, or leave the column out."
+        )
+    return column
+
+
+def _all_plain(column: pd.Series[Any]) -> bool:
+    plain = (str, bool, int, float, np.generic)
+    return all(isinstance(value, plain) for value in column.dropna())
+
+
+def category_name(name: str, value: Any) -> str:
+    """A cell as a category is called; `name` is the column's, for an error."""
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        return str(int(value))
+    if isinstance(value, str | bool | int | float | np.generic):
+        return str(value)
+    raise InputError(f"Column {name!r} holds {type(value).__name__} values: turn them into numbers or text.")

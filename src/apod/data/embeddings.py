@@ -20,9 +20,8 @@ from pyarrow import parquet
 from apod.data.arrays import Stored, open_array, open_parts
 from apod.data.blocks import BLOCK, blocks, empty_matrix
 from apod.data.dataset import Dataset
-from apod.data.files import numbered_files, table_name
+from apod.data.files import PARQUET_SUFFIXES, numbered_files, table_name
 from apod.data.own import OWN_TASK, FileColumns, read_groups, read_labels, require_column
-from apod.data.typed_files import PARQUET_SUFFIXES
 from apod.errors import InputError
 
 Column = npt.NDArray[Any]

@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from apod.data.dataset import IntArray
-from apod.data.frames import as_frame, category_codes, is_number
+from apod.data.dataset import IntArray, as_frame, category_codes, is_number
 from apod.errors import CheckpointError, InputError
 
 MISSING = "missing"

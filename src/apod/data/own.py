@@ -1,7 +1,7 @@
 """A user's own table as a Dataset: which column is what, and everything that can be wrong with it.
 
 Rules
-- Label: exactly two distinct values, the positive one by the rule of `apod.data.labels`.
+- Label: exactly two distinct values, the positive one by the rule of `apod.data.columns`.
 - Groups: the distinct values of the sensitive column, by name, in alphabetical order with the reference group last;
   the reference is the one asked for, else the largest. A missing cell is UNKNOWN. `group_names` fixes the groups and
   their order instead, and is the only source of groups where no column records them.
@@ -22,11 +22,9 @@ from typing import Any, TypeVar
 import numpy as np
 import pandas as pd
 
-from apod.data.columns import FEW_ROWS, TableColumn, features_of, read_columns
-from apod.data.dataset import UNKNOWN, Dataset, IntArray, Task, check_group_count
+from apod.data.columns import FEW_ROWS, Labels, TableColumn, binary_labels, features_of, read_columns, refuse_control
+from apod.data.dataset import UNKNOWN, Dataset, IntArray, Task, category_codes, check_group_count, is_number
 from apod.data.files import read_table, table_name
-from apod.data.frames import category_codes, is_number
-from apod.data.labels import Labels, binary_labels, refuse_control
 from apod.data.text_columns import MANY_WORDS, one_spelling
 from apod.data.text_files import RECOGNISED, Dialect
 from apod.errors import InputError, TableProblems, UnknownName

@@ -17,9 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from apod.data.dates_in_text import dates, hours
-from apod.data.frames import as_frame, category_name, is_number
-from apod.data.numbers_in_text import DECIMALS, Decimal, Numerals, numerals
+from apod.data.cells import DECIMALS, Decimal, Numerals, dates, hours, numerals
+from apod.data.dataset import as_frame, category_name, is_number
 from apod.errors import InputError
 
 TextKind = Literal["number", "yes or no", "date", "time of day", "category"]

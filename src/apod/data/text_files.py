@@ -20,8 +20,8 @@ import pandas as pd
 import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
-from apod.data.frames import refuse_repeated
-from apod.data.numbers_in_text import DECIMALS, Decimal
+from apod.data.cells import DECIMALS, Decimal
+from apod.data.dataset import refuse_repeated
 from apod.errors import InputError
 
 TEXT_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz")

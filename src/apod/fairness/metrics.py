@@ -38,7 +38,7 @@ from apod.fairness.notions import (
     ratio,
     spread,
 )
-from apod.jsonable import number
+from apod.text import number
 
 if TYPE_CHECKING:
     from apod.data.dataset import FairnessMetric

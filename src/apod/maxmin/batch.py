@@ -21,7 +21,7 @@ from apod.maxmin.geometry import (
 from apod.maxmin.nearest import AnswerSlots
 from apod.maxmin.shard import Shards, best_of
 from apod.maxmin.watchlist import BANDS, PREDICTED, Watchlist, WatchPlan, plan_watch
-from apod.threads import blas_on_one_thread
+from apod.processes import blas_on_one_thread
 
 FEWEST_AHEAD = 8  # picks to predict after a pass that yielded almost none
 

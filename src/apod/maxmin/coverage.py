@@ -20,8 +20,7 @@ from apod.errors import InputError
 from apod.files import digest, replacing
 from apod.maxmin.batch import pick_batch
 from apod.maxmin.geometry import Float64, Int, Mask
-from apod.maxmin.nearest import AnswerSlots
-from apod.maxmin.rows import DEFAULT_SIZES, Sizes, StoredRows
+from apod.maxmin.nearest import DEFAULT_SIZES, AnswerSlots, Sizes, StoredRows
 from apod.maxmin.shard import SavedShard, Shard, Shards
 
 STATE_VERSION = 1

@@ -22,9 +22,8 @@ from apod.data.arrays import MatrixParts, Part, Stored, open_parts
 from apod.errors import ApodError, ClusterError
 from apod.maxmin.coverage import Coverage
 from apod.maxmin.geometry import Float64, Geometry, Int
-from apod.maxmin.nearest import AnswerSlots
+from apod.maxmin.nearest import DEFAULT_SIZES, AnswerSlots, StoredRows
 from apod.maxmin.ray_connect import connected, load_ray, machines
-from apod.maxmin.rows import DEFAULT_SIZES, StoredRows
 from apod.maxmin.select import OpenElsewhere
 from apod.maxmin.shard import Shard, Shards
 

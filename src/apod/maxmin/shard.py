@@ -10,8 +10,7 @@ import numpy as np
 
 from apod.data.arrays import MatrixParts, Stored
 from apod.maxmin.geometry import Centres, Farthest, Float32, Float64, Geometry, Int, Mask
-from apod.maxmin.nearest import NOBODY, AnswerSlots, NearestAnswers
-from apod.maxmin.rows import DEFAULT_SIZES, NormedRows, Sizes, Slots, StoredRows
+from apod.maxmin.nearest import DEFAULT_SIZES, NOBODY, AnswerSlots, NearestAnswers, NormedRows, Sizes, Slots, StoredRows
 from apod.maxmin.watchlist import WatchedRows, Watchlist, WatchlistBuilder, WatchPlan, stratum
 
 LOOK = 1 << 16  # rows whose bounds are looked at at a time

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from apod.data.dataset import UNKNOWN, Dataset, IntArray
 from apod.errors import AnnotatorError
 from apod.method.algorithm1 import Question
-from apod.printable import printable
+from apod.text import printable
 
 Annotator = Callable[[int], str | None]
 """Gives the group name of a dataset row, or None when it cannot be told."""

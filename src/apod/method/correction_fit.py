@@ -22,10 +22,22 @@ from apod.heads.correction import (
     pairwise_directions,
     polar_directions,
 )
-from apod.method.correction_choice import Chosen, Falls, Limits, choose, common_noise, falls, keep
+from apod.method.correction_choice import (
+    Chosen,
+    Costs,
+    Falls,
+    Judged,
+    Limits,
+    Paths,
+    bands,
+    choose,
+    common_noise,
+    costs,
+    falls,
+    keep,
+    trace_paths,
+)
 from apod.method.gap_interval import GapEstimate, estimate_gap
-from apod.method.gibbs import KEPT
-from apod.method.judgement import Costs, Judged, Paths, bands, costs, trace_paths
 from apod.method.posterior import (
     DEFAULT_PRIOR,
     Block,
@@ -39,6 +51,7 @@ from apod.method.posterior import (
     memberships,
     sample,
 )
+from apod.method.sampler import KEPT
 from apod.randomness import generator
 
 Floats = npt.NDArray[np.float64]

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from apod.jsonable import number
+from apod.text import number
 
 if TYPE_CHECKING:  # campaigns read expected gaps without loading what computes them
     from apod.heads.bank import HeadBank

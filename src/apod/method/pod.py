@@ -22,8 +22,8 @@ from apod.heads.schedule import Schedule, Step
 from apod.method.penalty import CellWeights, Penalty, cell_weights, penalty_and_slope
 from apod.method.pool import Answers, Pool, stack_answers
 from apod.method.settings import ProxyName, Settings
+from apod.processes import training_steps
 from apod.randomness import generator
-from apod.threads import training_steps
 
 DRAWN_ROWS = 1024
 """Rows a penalty over the pool sees per step: enough that the gap is not mostly noise, few enough to be cheap."""

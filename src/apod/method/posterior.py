@@ -20,8 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit, softmax
 
-from apod.method.gibbs import CHAINS, KEPT, Design, draw_weights
-from apod.method.normal_draws import draw_normal_weights
+from apod.method.sampler import CHAINS, KEPT, Design, draw_normal_weights, draw_weights
 from apod.randomness import generator
 
 Floats = npt.NDArray[np.float64]

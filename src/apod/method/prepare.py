@@ -16,7 +16,7 @@ from apod.errors import InputError
 from apod.method.pool import Pool
 from apod.method.proxy import inputs_for
 from apod.method.settings import Settings
-from apod.models.module import Body, EmbeddingBody
+from apod.models.body import Body, EmbeddingBody
 from apod.models.perceptron import pretrain_body
 
 Progress = Callable[[int, int, str], None]

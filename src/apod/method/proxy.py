@@ -29,8 +29,8 @@ from apod.heads.bank import HeadBank, initial_parameters
 from apod.method.penalty import cross_entropy_slope
 from apod.method.pool import Answers, Matrix, stack_answers
 from apod.method.settings import ReadsName, check_posterior_size
+from apod.processes import one_thread
 from apod.randomness import generator
-from apod.threads import one_thread
 
 FloatArray = npt.NDArray[np.float64]
 State = dict[str, FloatArray]

@@ -1,4 +1,4 @@
-"""Whom to ask about: the person whose answer is expected to tell most about the gap.
+"""Whom to ask about next: random people keep estimates honest, the others tell most about the gap.
 
 For any draws of f_a and any quantity G they imply, asking person i lowers the variance of G on average by exactly
 
@@ -10,14 +10,25 @@ out count as answered in expectation: they leave
     Cov(f, g | answer of i)  =  Cov(f, g) - sum over a of Cov(f, p_ia) Cov(g, p_ia) / p_ia
 
 on average, so that k questions are not k copies of one.
+
+Between two samplings of the posterior, draws are reweighted by each answer: good enough to choose a question, never
+used for anything that is shown or kept. When fewer than half of the draws are effective they are sampled anew.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import expit
+
+from apod.method.correction_fit import Population, sample_population
+from apod.method.gap_interval import signed_differences
+from apod.method.posterior import Posterior, answers_key
+from apod.method.selection import Choice
+from apod.randomness import generator
 
 Floats = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -111,3 +122,175 @@ def reweighted(weights: Floats, likelihood: Floats) -> Floats:
 def effective_draws(weights: Floats) -> float:
     """How many equally weighted draws tell as much."""
     return float(1 / (weights**2).sum())
+
+
+RANDOM_SHARE = 0.5
+FIRST_RANDOM = 8
+"""So many answers are random whatever the share: without any, draws say nothing about whom to ask."""
+KEPT = 16
+MOST_EXPECTED = 48
+"""So many questions that are out, or chosen in one go, count as answered in expectation; each costs a sweep."""
+JUDGED_ROWS = 20_000
+"""The gap by every draw is estimated on so many people at most."""
+CANDIDATES = 100_000
+"""Of more people so many are drawn at random whenever the posterior is sampled; the question is the best of these."""
+
+RANDOM_RULE = "random person of a label"
+INFORMATIVE_RULE = "person whose answer is expected to tell most about the gap"
+
+
+def random_turn(number: int, share: float) -> tuple[bool, int]:
+    """Whether the question after so many others is a random one, and how many random ones there were before."""
+    drawn = 0
+    for turn in range(number + 1):
+        random = turn < FIRST_RANDOM or drawn < share * (turn + 1)
+        if turn < number:
+            drawn += random
+    return random, drawn
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """Candidates for a question and how much their answers are expected to tell."""
+
+    rows: IntArray  # (c,)
+    informativeness: Informativeness
+
+    def best(self, askable: npt.NDArray[np.bool_]) -> int:
+        """The candidate who tells most among those who may be asked about."""
+        return int(self.rows[most_informative(self.informativeness, askable[self.rows], 1)[0]])
+
+    def expect(self, row: int) -> None:
+        """Count this row's question as answered in expectation, where it is a candidate."""
+        place = np.flatnonzero(self.rows == row)
+        if len(place) and self.informativeness.expected < MOST_EXPECTED:
+            self.informativeness.expect_answer(int(place[0]))
+
+
+@dataclass(eq=False)
+class Asking:
+    """Chooses questions for one population by what is answered so far; nobody is asked about twice.
+
+    Which turn is a random one depends on how many questions there were before, and on nothing else; before the first
+    answer all are.
+    """
+
+    population: Population
+    strata: IntArray  # (training,) random questions are equally shared among these
+    seed: int
+    random_share: float = RANDOM_SHARE
+    handed_in: int = 0  # so many answers are to no question
+    _answered: dict[int, Floats] = field(default_factory=dict)  # row -> likelihood (G,)
+    _refused: set[int] = field(default_factory=set)  # asked about in vain
+    _weights: Floats | None = None  # (D,) of the draws
+    _posterior: Posterior | None = None
+    _candidates: IntArray | None = None  # (c,) rows, ascending
+    _members: npt.NDArray[np.float32] | None = None  # (D, c, G), or (D, c) of two groups
+    _targets: Floats | None = None  # (D, t)
+
+    def add_answer(self, row: int, likelihood: Floats | None) -> None:
+        """Take in an answer, None where it could not be given: the draws that expected it count for more."""
+        if likelihood is None:
+            self._refused.add(row)
+            return
+        if row in self._answered:  # corrected: the draws know the earlier answer
+            self._weights = None
+        self._answered[row] = likelihood
+        if self._weights is not None and self._posterior is not None:
+            own = self._by_draw(self._posterior, np.array([row]))[:, 0].astype(np.float64)
+            likely = likelihood[0] * own + likelihood[1] * (1 - own) if own.ndim == 1 else own @ likelihood
+            self._weights = reweighted(self._weights, likely.clip(1e-12))
+
+    def forget(self, row: int) -> None:
+        """Take an answer back."""
+        self._answered.pop(row, None)
+        self._refused.discard(row)
+        self._weights = None
+
+    def choose(
+        self, count: int, out: Sequence[int], rng: np.random.Generator, barred: Sequence[int] = ()
+    ) -> list[Choice]:
+        """The next questions; `out` are rows asked about and not answered yet, `barred` those never to be asked."""
+        askable = np.ones(self.population.training, dtype=np.bool_)
+        taken = [*self._answered, *self._refused, *out]
+        askable[[*taken, *barred]] = False
+        chosen: list[Choice] = []
+        scored: Scored | None = None
+        asked = len(taken) - self.handed_in
+        for number in range(asked, asked + min(count, int(askable.sum()))):
+            random, before = random_turn(number, self.random_share) if self._answered else (True, number)
+            if random:
+                row, probability = random_of_stratum(self.strata, before, askable, rng)
+                chosen.append(Choice(row, {"rule": RANDOM_RULE, "label": self._label(row)}, probability))
+            else:
+                if scored is None or not askable[scored.rows].any():
+                    scored = self._scored(askable, [*out, *(choice.row for choice in chosen)])
+                row = scored.best(askable)
+                chosen.append(Choice(row, {"rule": INFORMATIVE_RULE, "label": self._label(row)}))
+            askable[row] = False
+            if scored is not None:
+                scored.expect(row)
+        return chosen
+
+    def _label(self, row: int) -> int:
+        return int(self.population.people.labels[row])
+
+    def _scored(self, askable: npt.NDArray[np.bool_], out: Sequence[int]) -> Scored:
+        if self._weights is None or effective_draws(self._weights) < len(self._weights) / 2:
+            self._sample()
+        assert self._members is not None
+        assert self._targets is not None
+        assert self._weights is not None
+        assert self._candidates is not None
+        assert self._posterior is not None
+        rows, members = self._candidates, self._members
+        added = np.setdiff1d(np.array(out[-MOST_EXPECTED:], dtype=np.int64), rows)
+        if not askable[rows].any():
+            added = np.union1d(added, np.flatnonzero(askable)[:CANDIDATES])
+        if len(added):
+            rows = np.concatenate([rows, added])
+            members = np.concatenate([members, self._by_draw(self._posterior, added)], axis=1)
+        scored = Scored(rows, Informativeness(members, self._targets, self._weights))
+        for row in out[-MOST_EXPECTED:]:
+            scored.expect(row)
+        return scored
+
+    def _sample(self) -> None:
+        population = self.population
+        rows, likelihood, posterior = sample_population(population, self._answered, self.seed, KEPT)
+        self._posterior = posterior
+        self._candidates = np.arange(population.training)
+        if population.training > CANDIDATES:
+            rng = generator(self.seed, "candidates for a question", answers_key(rows, likelihood))
+            self._candidates = np.sort(rng.choice(population.training, CANDIDATES, replace=False))
+        self._members = self._by_draw(posterior, self._candidates)
+        step = max(1, len(population) // JUDGED_ROWS)
+        judged = np.arange(0, len(population), step)
+        members = self._by_draw(posterior, judged)
+        certain = (likelihood > 0).sum(axis=1) == 1
+        for row, own in zip(rows[certain], likelihood[certain] > 0, strict=True):  # answers overwrite guesses
+            if row % step == 0:
+                members[:, row // step] = own[0] if members.ndim == 2 else own
+        self._targets = gap_targets(population, members, judged)
+        self._weights = np.full(len(members), 1 / len(members))
+
+    def _by_draw(self, posterior: Posterior, rows: IntArray) -> npt.NDArray[np.float32]:
+        """(D, n, G) memberships of these rows, of two groups (D, n) those of the first."""
+        columns, groups = self.population.columns[rows], posterior.versions[1]
+        if groups == 2:
+            return np.asarray(expit(posterior.weights[:, 0].astype(np.float32) @ columns.T))
+        return np.ascontiguousarray(posterior.members(columns).transpose(1, 0, 2))
+
+
+def gap_targets(population: Population, members: npt.NDArray[np.float32], rows: IntArray | slice) -> Floats:
+    """(D, k x (G - 1)) the model's signed gaps by every draw, from these people's members (D, n, G) or (D, n)."""
+    labels, decisions = population.people.labels[rows], population.people.decisions[rows]
+    cells = np.asarray(population.notion.cells(labels)).astype(np.float32)  # (n, k)
+    both = np.concatenate([cells, cells * decisions[:, None].astype(np.float32)], axis=1)
+    groups = [members] if members.ndim == 2 else [members[:, :, group] for group in range(members.shape[2])]
+    sums = [(own @ both).astype(np.float64) for own in groups]  # (D, 2k) each
+    if members.ndim == 2:
+        sums.append(both.sum(axis=0, dtype=np.float64) - sums[0])
+    k = cells.shape[1]
+    rates = np.stack([own[:, k:] / own[:, :k].clip(1e-9) for own in sums], axis=2)  # (D, k, G)
+    return signed_differences(rates)

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from apod.errors import InputError
-from apod.jsonable import number
+from apod.text import number
 
 FloatArray = npt.NDArray[np.floating[Any]]
 IntArray = npt.NDArray[np.integer[Any]]

@@ -15,9 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from apod.errors import InputError
-from apod.models.fingerprint import fingerprint_of
 from apod.models.model import Fitted, Floats, IntArray, checked_scores
-from apod.models.prediction import LogitModule, frozen, mute, on_rows, own_classes
+from apod.models.prediction import LogitModule, fingerprint_of, frozen, mute, on_rows, own_classes
 
 FOLDS = 5
 PROBE_ROWS = 64

@@ -19,10 +19,18 @@ from torch.nn import functional
 
 from apod.errors import CheckpointError, InputError
 from apod.heads.bank import Adam
-from apod.models.module import FloatArray, embed_in_batches, finite_rows
-from apod.models.pretraining import Progress, cross_entropy, linear_start, nt_xent, shuffled_batches
+from apod.models.body import (
+    FloatArray,
+    Progress,
+    cross_entropy,
+    embed_in_batches,
+    finite_rows,
+    linear_start,
+    nt_xent,
+    shuffled_batches,
+)
+from apod.processes import one_thread
 from apod.randomness import generator
-from apod.threads import one_thread
 
 Pretraining = Literal["contrastive", "cross_entropy"]
 

@@ -20,17 +20,17 @@ from torch import Tensor, nn
 
 from apod.errors import CheckpointError, InputError
 from apod.files import digest, only_one, read_tensors, replacing, write_tensors
-from apod.models.module import FloatArray
-from apod.models.picture_views import random_views, view_settings
-from apod.models.pretraining import Clock, Progress, linear_start, nt_xent, shuffled_batches
+from apod.models.body import Clock, FloatArray, Progress, linear_start, nt_xent, shuffled_batches
 from apod.models.resnet import (
     Pictures,
     ResNet18,
     ResNetBody,
     check_pictures,
     fresh_resnet18,
+    random_views,
     read_resnet18,
     resnet18_from,
+    view_settings,
 )
 from apod.randomness import generator
 

@@ -1,4 +1,10 @@
-"""A model with all that a correction needs of it: calibrated probabilities, decisions, inputs for f_a."""
+"""Scores to probabilities that mean something, and a model with all that a correction needs of it.
+
+probabilities s:    c(s) = sigmoid(a log s - b log(1 - s) + m),   a, b > 0     (beta calibration)
+    any other scores:   c(s) = sigmoid(a s + m),                      a > 0        (Platt)
+
+Who is ranked above whom stays as the model says, so decisions at the model's own threshold stay as well.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +13,101 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import logit
+from scipy.optimize import minimize
+from scipy.special import expit, logit
 
 from apod.data.encode import TableEncoder
 from apod.errors import InputError
-from apod.models.calibration import Calibration, fit_calibration
-from apod.models.model import Fitted, Floats, IntArray, Model
+from apod.models.model import Fitted, IntArray, Model
+
+Floats = npt.NDArray[np.float64]
+
+LEAST_SLOPE = 0.05
+"""Of each slope, in units of a calibrated model's: strictly increasing, even where scores say nothing."""
+PRIOR_SD = 0.3
+NEAREST_SCORE = 1e-12
+INVERSE_STEPS = 60
+"""Halvings of an interval of about 100: to the last bits of a double."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A strictly increasing map from a model's scores to probabilities of the positive label."""
+
+    slopes: tuple[float, ...]
+    offset: float
+    probabilities: bool  # whether the scores lie in [0, 1]
+    threshold: float = 0.5  # of the model's own decisions, as a score
+
+    def probability(self, scores: npt.ArrayLike) -> Floats:
+        """(n,) P(y = 1) of these scores."""
+        features = _features(np.asarray(scores, np.float64), self.probabilities)
+        return np.asarray(expit((features * self.slopes).sum(axis=1) + self.offset))
+
+    def score(self, probabilities: npt.ArrayLike) -> Floats:
+        """(n,) the scores that mean these probabilities: the inverse, of probabilities cut to (0, 1)."""
+        wanted = logit(np.clip(np.asarray(probabilities, np.float64), NEAREST_SCORE, 1 - NEAREST_SCORE))
+        if not self.probabilities:
+            return np.asarray((wanted - self.offset) / self.slopes[0])
+        return np.asarray(expit(_inverse_log_odds(wanted - self.offset, *self.slopes)))
+
+    @property
+    def cut(self) -> float:
+        """The probability at which the model's decision changes."""
+        return float(self.probability([self.threshold])[0])
+
+
+def fit_calibration(
+    scores: npt.ArrayLike, labels: npt.ArrayLike, threshold: float = 0.5, *, probabilities: bool = True
+) -> Calibration:
+    """The map under which the labels are most likely; scores (n,) out of fold, labels (n,) 0 or 1.
+
+    A prior (a normal of sd 0.3 around slope 1, offset 0) keeps it near the scores where people are few.
+    """
+    values, y = np.asarray(scores, np.float64), np.asarray(labels, np.float64)
+    if not 0 < y.mean() < 1:
+        raise InputError("All labels are the same: a calibration needs people of both labels.")
+    features = _features(values, probabilities)
+    unit = 1.0 if probabilities else 1.0 / max(float(values.std()), 1e-300)
+    start = np.array([unit] * features.shape[1] + [0.0])
+    spread = PRIOR_SD * np.array([unit] * features.shape[1] + [1.0])
+    signs = 2 * y - 1
+
+    def loss(parameters: Floats) -> tuple[float, Floats]:
+        margins = features @ parameters[:-1] + parameters[-1]
+        away = (parameters - start) / spread
+        slope = -signs * expit(-signs * margins)
+        gradient = np.append(slope @ features, slope.sum()) + away / spread
+        return float(np.logaddexp(0, -signs * margins).sum() + 0.5 * away @ away), gradient
+
+    bounds = [(LEAST_SLOPE * unit, None)] * features.shape[1] + [(None, None)]
+    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds)
+    return Calibration(tuple(map(float, found.x[:-1])), float(found.x[-1]), probabilities, float(threshold))
+
+
+def _features(values: Floats, probabilities: bool) -> Floats:
+    if not probabilities:
+        return values[:, None]
+    if values.size and (values.min() < 0 or values.max() > 1):
+        raise InputError("A score lies outside [0, 1]: pass probabilities, or say that they are margins.")
+    inside = values.clip(NEAREST_SCORE, 1 - NEAREST_SCORE)
+    return np.stack([np.log(inside), -np.log1p(-inside)], axis=1)
+
+
+def _inverse_log_odds(target: Floats, rising: float, falling: float) -> Floats:
+    """(n,) the z with rising x log sigmoid(z) - falling x log sigmoid(-z) = target, by halving: it is increasing in z.
+
+    The sum of the two terms lies between min(a, b) z and max(a, b) z up to (a + b) log 2, which brackets z.
+    """
+    least = min(rising, falling)
+    reach = (np.abs(target) + (rising + falling) * np.log(2)) / least
+    low, high = -reach, reach
+    for _ in range(INVERSE_STEPS):
+        middle = (low + high) / 2
+        value = -rising * np.logaddexp(0, -middle) + falling * np.logaddexp(0, middle)
+        low, high = np.where(value < target, middle, low), np.where(value < target, high, middle)
+    return np.asarray((low + high) / 2)
+
 
 NEAREST_TO_CERTAIN = 1e-9
 

@@ -10,11 +10,11 @@ from markupsafe import Markup
 
 from apod import __version__
 from apod.fairness.metrics import RATE_WORDS, RATES
-from apod.report.figures import rate_chart, rate_title
-from apod.report.numbers import count, label_name, percent, percent_span, plural, points, signed_points, within
-from apod.report.render import fill
+from apod.report.charts import rate_chart, rate_title
+from apod.report.run_page import fill
 from apod.report.settings import features_text
 from apod.report.tables import Cell, Table, estimated, notion_of
+from apod.report.words import count, label_name, percent, percent_span, plural, points, signed_points, within
 
 if TYPE_CHECKING:
     from apod.audit import Audit

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from apod import __version__
-from apod.campaign.auditing import told_by_group
+from apod.campaign.audit_sample import told_by_group
 from apod.campaign.engine import Correcting
 from apod.campaign.pool_rows import part
 from apod.campaign.settings import settings_of

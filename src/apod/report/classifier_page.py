@@ -13,9 +13,9 @@ import pandas as pd
 from apod import __version__
 from apod.files import write_private
 from apod.method.gap_interval import GapEstimate, tells_little
-from apod.report.numbers import UNDEFINED, decimal, percent, percent_span, points, signed_points
-from apod.report.render import fill
+from apod.report.run_page import fill
 from apod.report.tables import Cell, Table
+from apod.report.words import UNDEFINED, decimal, percent, percent_span, points, signed_points
 
 if TYPE_CHECKING:
     from apod.classifier import APODClassifier

@@ -8,8 +8,8 @@ from typing import Any
 
 from apod.fairness.notions import NOTIONS
 from apod.method.settings import SETTINGS
-from apod.report.numbers import count, percent, seconds
 from apod.report.tables import Cell, Table
+from apod.report.words import count, percent, seconds
 
 Result = Mapping[str, Any]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from apod.fairness.metrics import RATE_WORDS, RATES
 from apod.fairness.notions import EQUALIZED_ODDS, Notion, find_notion
-from apod.report.numbers import (
+from apod.report.words import (
     UNDEFINED,
     Value,
     count,

@@ -29,8 +29,8 @@ from apod.files import digest, read_tensors, write_private, write_tensors
 from apod.method.algorithm1 import Mitigation, Question
 from apod.method.choice import BestHeads
 from apod.method.pool import Answers
-from apod.report.render import SCHEMA_VERSION
-from apod.run.audited import AUDIT, VERIFYING
+from apod.report.run_page import SCHEMA_VERSION
+from apod.run.record import AUDIT, VERIFYING
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,11 @@ import numpy.typing as npt
 import pandas as pd
 
 from apod.classifier import APODClassifier
-from apod.classifier.assembly import classifier_of
+from apod.classifier.deployment import classifier_of
 from apod.data.dataset import UNKNOWN, Dataset, IntArray, Split, split_rows
 from apod.data.own import require_column
 from apod.errors import InputError
 from apod.fairness.notions import find_notion
-from apod.jsonable import number
 from apod.method.algorithm1 import Answered, Ask, Question
 from apod.method.corrected import CorrectedModel, corrected, model_pool
 from apod.method.correction_choice import Limits, affordable
@@ -27,14 +26,14 @@ from apod.method.plan import POWER, confirmation
 from apod.method.prepare import check_parts
 from apod.method.settings import Settings
 from apod.method.verification import Verified, plan_verification
-from apod.models.model import Fitted
-from apod.models.scores import fit_scores, probabilities_of
+from apod.models.model import Fitted, fit_scores, probabilities_of
 from apod.models.standard import CANDIDATES, fit_standard
 from apod.randomness import generator
 from apod.run import record
 from apod.run.approach import Finished, Floats, Heard, unseen_groups
-from apod.run.audited import VERIFYING
 from apod.run.checkpoint import Checkpoint
+from apod.run.record import VERIFYING
+from apod.text import number
 
 MOST_PLACES = 10
 MOST_LOST = 0.05

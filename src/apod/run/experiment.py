@@ -22,13 +22,13 @@ from apod.method.annotators import Annotator, Interview, RecordedGroups
 from apod.method.pool import Answers
 from apod.method.prepare import Prepared, prepare
 from apod.method.settings import PER_STRENGTH, Settings, answers_allowed
-from apod.report.render import SCHEMA_VERSION
+from apod.processes import one_thread
+from apod.report.run_page import SCHEMA_VERSION
 from apod.run.approach import Approach, Finished, Recorder, answers_notes, measured
-from apod.run.audited import Audited, audited
 from apod.run.checkpoint import Checkpoint, Sizes, data_fingerprint, fingerprint
 from apod.run.correction import CorrectionOfModel
 from apod.run.heads import HeadsOnBody
-from apod.threads import one_thread
+from apod.run.record import Audited, audited
 
 MOST_VERIFYING = 0.33
 """Share of the budget that may be kept to verify a correction."""

@@ -14,7 +14,6 @@ import torch
 from apod.data.blocks import steps_per_round
 from apod.data.dataset import Dataset, Split
 from apod.heads.bank import HeadBank
-from apod.jsonable import number
 from apod.method.algorithm1 import Answered, Ask, Mitigation, Plan
 from apod.method.choice import BestHeads, HeadChoice, RoundHeads, RoundScores
 from apod.method.outlook import WITHHELD, answered, as_expected, expected_gap, gain, is_enough, look_ahead
@@ -25,6 +24,7 @@ from apod.method.settings import PER_STRENGTH, SHARED, Settings
 from apod.run import record
 from apod.run.approach import Finished, Floats, Heard, unseen_groups
 from apod.run.checkpoint import Checkpoint
+from apod.text import number
 
 OWN_RECORD = ("choices", "bounds", "scores")
 """What a checkpoint needs besides the rounds and their answers."""

@@ -1,8 +1,8 @@
-"""Published test suites: what every store and every engine of a campaign must do.
+"""A published test suite: what every engine of a campaign must do.
 
-Inherit a contract in a test class and say where databases are and which engine to use:
+Inherit the contract in a test class and say where databases are and which engine to use:
 
-    class TestMyStore(StoreContract):
+    class TestMyEngine(EngineContract):
         @pytest.fixture
         def engine(self):
             return my_engine_factory
@@ -11,20 +11,9 @@ Inherit a contract in a test class and say where databases are and which engine 
         def place(self, tmp_path):
             return Place(f"sqlite:///{tmp_path}/campaign.db", tmp_path / "files")
 
-Needs pytest. `throwaway_postgres` starts a PostgreSQL server of one's own for as long as the tests run.
+Needs pytest.
 """
 
-from apod.testing.contract import Place
-from apod.testing.engines import EngineContract
-from apod.testing.postgres import PostgresMissing, ThrowawayPostgres, find_postgres, throwaway_postgres
-from apod.testing.stores import StoreContract
+from apod.testing.engines import EngineContract, Place
 
-__all__ = [
-    "EngineContract",
-    "Place",
-    "PostgresMissing",
-    "StoreContract",
-    "ThrowawayPostgres",
-    "find_postgres",
-    "throwaway_postgres",
-]
+__all__ = ["EngineContract", "Place"]

@@ -16,8 +16,8 @@ from pydantic import BaseModel, ConfigDict, StringConstraints
 
 from apod.campaign import Receipt
 from apod.campaign.access import OWNER, Visitor
-from apod.campaign.handing import Hand, Progress
-from apod.campaign.pictures import read_picture
+from apod.campaign.annotator import Hand, Progress
+from apod.campaign.display import read_picture
 from apod.web.cases import Case, case_of
 from apod.web.context import Server
 from apod.web.errors import Refused

@@ -12,11 +12,10 @@ from typing import Annotated, Any, cast
 from fastapi import Depends, Request
 
 from apod.campaign import Campaign
-from apod.campaign.achieved import RefitNews
+from apod.campaign.outcomes import RefitNews
 from apod.web.downloads import Downloads
 from apod.web.events import Hub
-from apod.web.limits import Attempts, Bucket
-from apod.web.settings import ServeSettings
+from apod.web.settings import Attempts, Bucket, ServeSettings
 
 
 @dataclass(frozen=True, eq=False)

@@ -125,8 +125,8 @@ def build(campaign: Campaign, what: str) -> bytes:
         content = io.BytesIO()
         campaign.classifier().save(content)
         return content.getvalue()
-    from apod.report.campaign import render_campaign
     from apod.report.campaign_facts import campaign_facts
+    from apod.report.campaign_page import render_campaign
 
     return render_campaign(campaign_facts(campaign)).encode()
 

@@ -21,7 +21,7 @@ from apod.campaign.errors import (
     UnknownQuestion,
 )
 from apod.errors import ApodError, BudgetError, InputError
-from apod.printable import printable
+from apod.text import printable
 
 log = logging.getLogger(__name__)
 

@@ -17,10 +17,10 @@ from typing import Any
 
 from apod.campaign import Campaign
 from apod.campaign.access import Visitor
-from apod.campaign.achieved import RefitNews
-from apod.campaign.audit import moment
 from apod.campaign.errors import CampaignError
-from apod.web.limits import Limits
+from apod.campaign.log import moment
+from apod.campaign.outcomes import RefitNews
+from apod.web.settings import Limits
 
 log = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from apod.audit.estimate import ENOUGH
 from apod.campaign.access import OWNER
-from apod.campaign.achieved import Achieved
-from apod.campaign.watching import Dashboard
+from apod.campaign.dashboard import Dashboard
+from apod.campaign.outcomes import Achieved
 from apod.web.annotator_routes import Empty, Text
 from apod.web.context import Server
 from apod.web.downloads import FILES, Download, What

@@ -29,7 +29,7 @@ from apod.bench.figures.style import (
 )
 from apod.bench.methods import METHODS
 from apod.bench.results import FloatArray, Results, TaskResults
-from apod.bench.sources import TableSource
+from apod.bench.unit import TableSource
 from apod.data import DATASETS, load_dataset, split_rows
 from apod.errors import ApodError
 from apod.method.settings import PRESETS

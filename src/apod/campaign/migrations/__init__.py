@@ -1,1 +1,1 @@
-"""Schema versions, applied by `apod.campaign.upgrade`."""
+"""Schema versions, applied by `apod.campaign.schema`."""

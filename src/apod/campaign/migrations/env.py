@@ -1,4 +1,4 @@
-"""Run the schema versions on the connection that `apod.campaign.upgrade` hands over."""
+"""Run the schema versions on the connection that `apod.campaign.schema` hands over."""
 
 from alembic import context
 

@@ -1,0 +1,224 @@
+"""What the owner watches: counts over time, whom we asked and why, who answers how fast. Nothing is fitted here.
+
+What the models achieved was measured when they were fitted (`achieved`); this reads it and the log's fold.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import islice, pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sqlalchemy import Connection, select
+
+from apod.campaign import schema
+from apod.campaign.annotator import Phase, phase_of
+from apod.campaign.audit_sample import planned
+from apod.campaign.journal import read_answers
+from apod.campaign.log import moment
+from apod.campaign.materials import PLANE, Materials
+from apod.campaign.operating_point import operating_point
+from apod.campaign.outcomes import Achieved, read_history, thinned
+from apod.campaign.state import GOLD, Asked, State
+from apod.campaign.status import Status, annotators_of, mitigated, status_of
+from apod.campaign.votes import Collected, collect
+from apod.randomness import generator
+
+if TYPE_CHECKING:
+    from apod.campaign.session import Session
+
+
+HISTORY = 200  # outcomes, points of the counts, questions listed
+MAP_POINTS, MAP_ASKED = 2000, 1000
+PACE_ANSWERS = 50  # the pace is that of the last so many
+BREAK_MS = 300_000  # a longer pause between two answers is no work
+
+
+@dataclass(frozen=True)
+class Dashboard:
+    """Everything an owner sees but the map; plain JSON inside."""
+
+    event: int
+    rows: int  # size of the pool
+    status: Status
+    phase: Phase
+    audit_planned: int  # audit questions that the budget allows
+    labels: tuple[str, str]
+    strength: float | None  # the operating point that the owner chose
+    operating: Mapping[str, Any] | None = field(repr=False)  # the one in use, by whoever chose it; None: not chosen yet
+    per_hour: float | None
+    seconds_left: float | None
+    history: tuple[Achieved, ...] = field(repr=False)
+    subgroups: Mapping[str, Any] = field(repr=False)
+    asked: tuple[Mapping[str, Any], ...] = field(repr=False)
+    annotators: tuple[Mapping[str, Any], ...] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class _Glance:
+    """What one look at the log finds."""
+
+    dashboard: dict[str, Any]
+    asked: list[tuple[Asked, dict[str, Any] | None, int]]  # question, reason, round
+    version: tuple[int, float | None]  # of the answers and the owner's choice
+
+
+def dashboard(session: Session) -> Dashboard:
+    """Look at a campaign."""
+    materials = session.materials
+    model = mitigated(materials)
+
+    def look(connection: Connection, state: State, at: int) -> _Glance:
+        collected = collect(state, read_answers(connection, materials.campaign))
+        status = status_of(connection, materials, state, model, collected, at)
+        per_hour, left = _pace(state, at)
+        found = {
+            "event": state.seq,
+            "status": status,
+            "phase": phase_of(state),
+            "strength": state.strength,
+            "per_hour": per_hour,
+            "seconds_left": left,
+            "history": tuple(read_history(connection, materials.campaign, HISTORY)),
+            "subgroups": _subgroups(materials, collected),
+            "annotators": tuple(_annotators(state, collected, at)),
+        }
+        newest = list(islice(reversed(state.questions.values()), HISTORY))
+        reasons = _with_reasons(connection, materials.campaign, state, newest)
+        return _Glance(found, reasons, (state.changed, state.strength))
+
+    glance = session.reader.view(look)
+    asked = tuple(_asked_entry(session, *item) for item in glance.asked)
+    labels = session.settings.label_names
+    point = operating_point(session, glance.version)
+    operating = None if point is None else point.to_json()
+    rules = session.settings
+    audits = planned(rules.audit_share, glance.dashboard["status"].budget, rules.overlap)
+    return Dashboard(
+        **glance.dashboard, rows=len(materials), labels=labels, asked=asked, operating=operating, audit_planned=audits
+    )
+
+
+def pool_map(session: Session) -> dict[str, Any] | None:
+    """The pool in two dimensions, a bounded sample of it, and whom we asked; None until it was computed."""
+    materials = session.materials
+    plane = materials.recall(PLANE)
+    if plane is None:
+        return None
+    points, size = plane["points"], len(materials)
+    shown = np.arange(size)
+    if size > MAP_POINTS:
+        shown = np.sort(generator(0, "map", materials.campaign).choice(size, MAP_POINTS, replace=False))
+    labels = materials.labels()
+
+    def look(connection: Connection, state: State, at: int) -> tuple[list[Any], dict[int, int]]:
+        newest = list(islice(reversed(state.questions.values()), MAP_ASKED))
+        known = collect(state, read_answers(connection, materials.campaign)).known
+        return _with_reasons(connection, materials.campaign, state, newest), {item.row: item.group for item in known}
+
+    asked, told = session.reader.view(look)
+    entries = [_asked_entry(session, *item) for item in asked]
+    names = session.settings.groups
+    where = [entry["row"] for entry in entries]
+    return {
+        "method": "pca",
+        "rows": size,
+        "shown": len(shown),
+        "variance": [round(float(value), 4) for value in plane["share"]],
+        "points": {**_coordinates(points[shown]), "label": labels[shown].tolist()},
+        "asked": {
+            **_coordinates(points[where] if where else np.empty((0, 2))),
+            **{key: [entry[key] for entry in entries] for key in ("row_id", "rule", "group", "label")},
+            "number": [entry["question"] for entry in entries],
+            "answer": [names[told[row]] if row in told else None for row in where],
+        },
+    }
+
+
+def _coordinates(points: Any) -> dict[str, list[float]]:
+    return {axis: [round(float(value), 4) for value in points[:, place]] for place, axis in enumerate("xy")}
+
+
+def _pace(state: State, at: int) -> tuple[float | None, float | None]:
+    """Answers per hour lately, all annotators together, and the seconds the rest takes at that pace."""
+    times = sorted(given.at for given in state.answers.values() if state.costs(given))[-PACE_ANSWERS:]
+    if len(times) < 3 or at <= times[0]:
+        return None, None
+    per_hour = (len(times) - 1) / (at - times[0]) * 3_600_000
+    left = max(0, state.budget - state.spent) / per_hour * 3600
+    return round(per_hour, 2), round(left, 1)
+
+
+def _subgroups(materials: Materials, collected: Collected) -> dict[str, Any]:
+    """How many answers each group and label has after each answer, at most so many points."""
+    names, labels = materials.settings.groups, materials.settings.label_names
+    known = sorted((item for item in collected.known if item.purpose != GOLD), key=lambda item: item.seq)
+    taken = np.zeros((len(names), 2), dtype=np.int64)
+    steps = []
+    for item in known:
+        taken[item.group, materials.label(item.row)] += 1
+        steps.append(taken.copy())
+    places = thinned(len(steps), HISTORY)
+    counts = [
+        {"group": group, "label": label, "counts": [int(steps[place][a, c]) for place in places]}
+        for a, group in enumerate(names)
+        for c, label in enumerate(labels)
+    ]
+    return {"answers": [place + 1 for place in places], "counts": counts}
+
+
+def _annotators(state: State, collected: Collected, at: int) -> list[dict[str, Any]]:
+    """Each annotator's work, accuracy, agreement and pace."""
+    holding = dict.fromkeys(state.tokens_of, 0)
+    for held in state.outstanding.values():
+        holding[held.annotator] += state.live(held, state.now(at))
+    times: dict[str, list[int]] = {name: [] for name in state.tokens_of}
+    for given in state.answers.values():
+        times[given.annotator].append(given.at)
+    found = []
+    for report in annotators_of(state, collected):
+        seconds = [(b - a) / 1000 for a, b in pairwise(sorted(times[report.name])) if b - a <= BREAK_MS]
+        mean = statistics.fmean(seconds) if seconds else 0.0
+        found.append(
+            {
+                **asdict(report),
+                "per_hour": round(3600 / mean, 1) if mean > 0 else None,
+                "median_seconds": round(statistics.median(seconds), 1) if seconds else None,
+                "last_at": moment(max(times[report.name])) if times[report.name] else None,
+                "holding": holding[report.name],
+            }
+        )
+    return found
+
+
+def _with_reasons(
+    connection: Connection, campaign: int, state: State, asked: Sequence[Asked]
+) -> list[tuple[Asked, dict[str, Any] | None, int]]:
+    """Questions with why they were asked (None where that was erased) and after which refit."""
+    table = schema.reasons
+    query = select(table.c.seq, table.c.value).where(table.c.campaign == campaign)
+    rows = connection.execute(query.where(table.c.seq.in_([item.seq for item in asked])))
+    reasons = {row.seq: json.loads(row.value) for row in rows}
+    rounds = {model: place for place, model in enumerate(state.models, start=1)}
+    return [(item, reasons.get(item.seq), rounds.get(item.model or "", 0)) for item in asked]
+
+
+def _asked_entry(session: Session, asked: Asked, reason: dict[str, Any] | None, round_: int) -> dict[str, Any]:
+    """A line of the list of questions: the subgroup is the one it was chosen for, not the answer."""
+    why = reason or {}
+    return {
+        "question": asked.number,
+        "row": asked.row,
+        "row_id": session.shown(asked.row)[0],
+        "round": round_,
+        "rule": GOLD if asked.purpose == GOLD else asked.rule,
+        "group": why.get("group"),
+        "label": why.get("label"),
+        "distance": why.get("distance"),
+        "answered": bool(asked.given),
+        "at": moment(asked.at),
+    }

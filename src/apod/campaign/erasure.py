@@ -1,0 +1,215 @@
+"""Erasing an answer: its value, its salt and everything computed from it go, from the database's files too.
+
+A deleted row is still there for whoever began to read before, in SQLite's write-ahead log or in a page of PostgreSQL.
+An erasure therefore notes in its own transaction that its bytes are due (`apod_erasures`), tries to overwrite them
+without keeping anybody waiting for more than a moment, and otherwise leaves that to the next calls and to whoever opens
+the campaign next.
+
+SQLite: `secure_delete` overwrites a deleted row, but leaves copies where it moved rows between pages before; so the
+tables are written anew by the erasure itself, and what is due is the truncation of the write-ahead log. PostgreSQL:
+VACUUM FULL writes a table into a new file; it leaves out a deleted row only where no snapshot is older than that.
+
+With an answer go all models fitted after it, what they achieved, their sealed hashes, and the reasons of the questions
+they chose: with the other answers at hand, anybody could refit with either group and compare.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Table, delete, func, insert, select, text
+
+from apod.campaign import schema
+from apod.campaign.errors import NotFound, StoreError
+from apod.campaign.files import Files
+from apod.campaign.journal import Desk, Journal
+from apod.campaign.outcomes import forget_outcomes
+from apod.campaign.state import Given, State
+from apod.campaign.store import Store
+
+TABLES = tuple(
+    table.name for table in (schema.answers, schema.reasons, schema.models, schema.outcomes, schema.proposals)
+)
+"""Where answers stand, and what was computed from them."""
+
+_HELD = text("""
+    SELECT count(*) FROM (
+        SELECT backend_xmin AS held FROM pg_stat_activity
+        WHERE pid <> pg_backend_pid() AND (datid IS NULL OR datname = current_database())
+        UNION ALL SELECT backend_xid FROM pg_stat_activity
+        WHERE pid <> pg_backend_pid() AND datname = current_database()
+        UNION ALL SELECT xmin FROM pg_replication_slots
+        UNION ALL SELECT transaction FROM pg_prepared_xacts WHERE database = current_database()
+    ) AS holders WHERE age(held) >= age(CAST(CAST(:erased_by AS bigint) % 4294967296 AS text)::xid)
+""")  # whoever may still see what that transaction deleted; any role may look
+
+
+def count_due(connection: Connection, campaign: int) -> int:
+    """How many erasures have left bytes in the database's files."""
+    query = select(func.count()).select_from(schema.erasures).where(schema.erasures.c.campaign == campaign)
+    return int(connection.execute(query).scalar_one())
+
+
+def note_due(desk: Desk, seq: int) -> None:
+    """Note, in the transaction that erases, that its bytes are to be overwritten."""
+    row: dict[str, Any] = {"campaign": desk.campaign, "seq": seq}
+    if desk.connection.dialect.name == "sqlite":
+        rewrite(desk.connection)
+    else:
+        row["erased_by"] = int(desk.connection.execute(text("SELECT txid_current()")).scalar_one())
+    desk.connection.execute(insert(schema.erasures), row)
+
+
+def rewrite(connection: Connection) -> None:
+    """SQLite: write the tables anew into pages without a past; those they leave are overwritten."""
+    connection.exec_driver_sql("PRAGMA temp_store=MEMORY")  # the copy must not lie in a file of its own
+    for table in TABLES:
+        connection.exec_driver_sql(f"CREATE TEMP TABLE apod_kept AS SELECT * FROM {table} ORDER BY rowid")
+        connection.exec_driver_sql(f"DELETE FROM {table}")
+        connection.exec_driver_sql(f"INSERT INTO {table} SELECT * FROM apod_kept ORDER BY rowid")
+        connection.exec_driver_sql("DROP TABLE temp.apod_kept")
+
+
+def overwrite(store: Store, erased_by: int, seconds: float) -> bool:
+    """Leave no copy of deleted rows in the database's files; False where somebody still reads an older state."""
+    with store.at_once(seconds) as connection:
+        if store.dialect == "sqlite":
+            connection.exec_driver_sql("PRAGMA wal_checkpoint(PASSIVE)")  # most of the work, and nobody waits for it
+            return not connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").one()[0]
+        if connection.execute(_HELD, {"erased_by": erased_by}).scalar_one():
+            return False
+        before = _file_numbers(connection)
+        for table in TABLES:
+            connection.exec_driver_sql(f"VACUUM (FULL) {table}")
+        return not before & _file_numbers(connection)  # a role that may not rewrite a table is only warned
+
+
+def _file_numbers(connection: Connection) -> set[int]:
+    query = text("SELECT pg_relation_filenode(CAST(:name AS regclass))")
+    return {int(connection.execute(query, {"name": table}).scalar_one()) for table in TABLES}
+
+
+PATIENCE = 0.25
+"""Seconds for which an erasure may keep others waiting; a later call waits a fifth of it."""
+
+AGAIN_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Erasure:
+    """What was erased.
+
+    overwritten  no byte of it is left in the database's files; otherwise somebody still reads an older state, and it is
+                 overwritten at one of the next calls after that
+    """
+
+    answers: int
+    models: int
+    overwritten: bool = False
+
+
+class Overwriting:
+    """What is left to overwrite in one campaign's database, from this process."""
+
+    def __init__(self, journal: Journal, models: Files) -> None:
+        self._journal, self._models = journal, models
+        self._tried = float("-inf")
+
+    def attempt(self, seconds: float = PATIENCE) -> bool:
+        """Overwrite what is due; whether nothing is left. Whatever goes wrong leaves it due."""
+        self._tried = time.monotonic()
+        with suppress(StoreError):
+            due = self._due()
+            if due and self._overwrite(due, seconds):
+                table = schema.erasures
+                mine = (table.c.campaign == self._journal.campaign) & table.c.seq.in_([row.seq for row in due])
+                with self._journal.store.writing() as connection:
+                    connection.execute(delete(table).where(mine))
+            return not due or not self._due()
+        return False
+
+    def retry(self) -> None:
+        """Try again, once a second at most."""
+        if time.monotonic() - self._tried >= AGAIN_SECONDS:
+            self.attempt(PATIENCE / 5)
+
+    def _overwrite(self, due: Sequence[Any], seconds: float) -> bool:
+        self._journal.submit(lambda desk: sweep(desk, self._models))
+        return overwrite(self._journal.store, max(row.erased_by or 0 for row in due), seconds)
+
+    def _due(self) -> Sequence[Any]:
+        table = schema.erasures
+        with self._journal.store.reading() as connection:
+            return connection.execute(select(table).where(table.c.campaign == self._journal.campaign)).all()
+
+
+def erase(desk: Desk, models: Files, *, row: int | None, token: int | None, annotator: str | None) -> Erasure:
+    """Erase the answers on a row, to one question, or of one annotator."""
+    state = desk.state
+    sweep(desk, models)
+    hit = [given for given in state.answers.values() if _meant(given, row, token, annotator) and not given.erased]
+    gold = [row] if row is not None and row in state.gold else []
+    known = [row] if row is not None and row in state.known else []
+    if not hit and not gold and not known:
+        raise NotFound("There is no answer of that kind to erase.")
+    values = [seq for given in hit for seq in given.values] + [state.gold[item] for item in gold]
+    values += [state.known[item] for item in known]
+    spoiled = {model for model, seq in state.models.items() if seq > min(values)}
+    reasons = _reasons(state, spoiled, {given.row for given in hit} | {*gold, *known} if row is not None else set())
+    _delete(desk, schema.answers, values)
+    _delete(desk, schema.reasons, reasons)
+    _delete_models(desk, spoiled)
+    forget_outcomes(desk.connection, desk.campaign, since=min(values))
+    body = {
+        "answers": [given.seq for given in hit],
+        "gold": gold,
+        "known": known,
+        "sealed": sorted({*values, *reasons} - state.erased),
+        "models": sorted(spoiled),
+    }
+    note_due(desk, desk.append("erased", body))
+    desk.publish([], None)  # proposals of a spoiled model go too
+    return Erasure(len(hit) + len(gold) + len(known), len(spoiled))
+
+
+def sweep(desk: Desk, models: Files) -> None:
+    """Delete model files that no model refers to: those of a crash, of an erasure, and old ones.
+
+    Model files are written and deleted only by whoever holds the campaign's lock, so none can be under way.
+    """
+    table = schema.models
+    kept = set(desk.connection.execute(select(table.c.file).where(table.c.campaign == desk.campaign)).scalars())
+    if models.folder.is_dir():
+        for path in models.folder.iterdir():
+            if path.stem not in kept:
+                models.forget(path.stem, path.suffix) if path.suffix else path.unlink(missing_ok=True)
+
+
+def _meant(given: Given, row: int | None, token: int | None, annotator: str | None) -> bool:
+    if row is not None:
+        return given.row == row
+    return given.token == token if token is not None else given.annotator == annotator
+
+
+def _reasons(state: State, spoiled: set[str], rows: set[int]) -> list[int]:
+    """Events that hold the reasons of affected questions and the hashes of spoiled models."""
+    asked = [item.seq for item in state.questions.values() if item.model in spoiled or item.row in rows]
+    return asked + [state.models[model] for model in spoiled]
+
+
+def _delete(desk: Desk, table: Table, seqs: list[int]) -> None:
+    for start in range(0, len(seqs), 500):  # databases limit the number of parameters
+        part = seqs[start : start + 500]
+        desk.connection.execute(delete(table).where(table.c.campaign == desk.campaign, table.c.seq.in_(part)))
+    for seq in seqs:
+        desk.sealed.pop(seq, None)  # written by the same batch, not sent yet
+
+
+def _delete_models(desk: Desk, models: set[str]) -> None:
+    table = schema.models
+    for model in models:
+        desk.connection.execute(delete(table).where(table.c.campaign == desk.campaign, table.c.model == model))

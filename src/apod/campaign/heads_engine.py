@@ -1,0 +1,250 @@
+"""The engine of campaigns that train heads on a body: the very rounds of Algorithm 1, behind the `Engine` protocol.
+
+The body is pre-trained on the pool, the rows not held out for an audit; all rows are embedded once and kept with the
+campaign. Inside, rows are numbered within the pool. A canonical fit replays the rounds answer by answer, as `apod run`
+would, up to a hundred of them; a warm one adds a single round for all answers that came in meanwhile; one in haste
+replays a few. Choosing among heads is left to the classifier, which keeps a validation part of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from apod.campaign.engine import GroupAnswer, ModelState
+from apod.campaign.materials import PLANE, Materials
+from apod.campaign.measuring import measure, outlook, plane
+from apod.campaign.outcomes import people_left
+from apod.campaign.pool_rows import one_by_one, part, pool_rows, proposal
+from apod.campaign.settings import settings_of
+from apod.campaign.state import Proposal
+from apod.data.blocks import encode_numbers, fit_numbers, is_large, mapped_tensor, take_rows
+from apod.data.dataset import IntArray
+from apod.data.encode import TableEncoder
+from apod.errors import CheckpointError
+from apod.fairness.notions import NOTIONS, Notion
+from apod.maxmin import SharedCoverage
+from apod.method.algorithm1 import Mitigation, Plan
+from apod.method.pod import Training, pretrain_head
+from apod.method.pool import Answers, Pool
+from apod.method.prepare import table_body
+from apod.method.proxy import inputs_for
+from apod.method.selection import Choice, first_answers_done, first_choices
+
+MOST_ROUNDS = 100  # of a canonical fit: with thousands of answers a round for each would take hours
+HASTY_ROUNDS = 8
+HIDDEN = (32,)
+WIDTH = 64
+
+
+@dataclass(frozen=True, eq=False)
+class CampaignModel:
+    """The state of a `Mitigation` after a refit."""
+
+    arrays: dict[str, npt.NDArray[Any]]
+    round: int
+
+    def state(self) -> ModelState:
+        """Plain arrays."""
+        return ModelState(self.arrays, {"round": self.round})
+
+
+class MitigationEngine:
+    """Algorithm 1 for one campaign: nothing is kept between calls but the pool and its pre-trained head."""
+
+    def __init__(self, materials: Materials) -> None:
+        self._materials = materials
+        self._names = materials.settings.groups
+        self.settings = settings_of(materials.settings.engine)
+        seed, name = materials.settings.seed, materials.settings.name
+        self._rows = pool_rows(materials)
+        labels = materials.labels()[self._rows.training]
+        parts = self._embed(materials, labels, seed, name)
+        self._reserved = torch.tensor(parts["held_out"]) if len(self._rows.held_out) else None
+        self._reserved_inputs = torch.tensor(parts["held_out_inputs"]) if "held_out_inputs" in parts else None
+        embeddings = _in_memory(parts["embeddings"])
+        # a campaign of an earlier version has no inputs: its f_a goes on with the embeddings
+        inputs = _in_memory(parts["inputs"]) if "inputs" in parts else None
+        self.pool = Pool(
+            dataset=name,
+            seed=seed,
+            embeddings=embeddings,
+            labels=torch.from_numpy(labels),
+            validation=embeddings[:0],
+            validation_labels=torch.from_numpy(labels[:0]),
+            n_groups=len(self._names),
+            inputs=inputs,
+            validation_inputs=None if inputs is None else inputs[:0],
+        )
+        self._training = Training.from_settings(self.settings, HIDDEN)
+        state = materials.files.folder / f"coverage-{materials.campaign}.state"
+        kept = state if is_large(len(self.pool.embeddings)) else None
+        self._distances = SharedCoverage(self.pool.embeddings.numpy(), kept)
+        self._pretrained = np.array(materials.remember("head", self._pretrain)["parameters"])
+
+    @property
+    def notion(self) -> Notion:
+        """What is equalised: measurements and the audit speak of its gap."""
+        return NOTIONS[self.settings.penalty]
+
+    def _pretrain(self) -> dict[str, npt.NDArray[Any]]:
+        return {"parameters": pretrain_head(self.pool, self._training)}
+
+    def _embed(self, materials: Materials, labels: IntArray, seed: int, name: str) -> dict[str, npt.NDArray[Any]]:
+        """Embeddings of the pool and, apart from them, of those held out; their inputs, where f_a reads them."""
+
+        def compute() -> dict[str, npt.NDArray[Any]]:
+            given = materials.features()
+            if self.settings.body == "precomputed" and isinstance(given, np.ndarray) and is_large(len(given)):
+                matrix = np.asarray(given)
+                seen = take_rows(matrix, self._rows.training) if len(self._rows.held_out) else matrix
+                return self._parts("embeddings", "held_out", encode_numbers(fit_numbers(seen), matrix))
+            train = part(given, self._rows.training)
+            encoder = TableEncoder(gaps=self.settings.body != "precomputed").fit(train)
+            body = table_body(encoder.transform(train), encoder, labels, self.settings, WIDTH, seed, name)
+            encoded, groups = encoder.transform(given), len(self._names)
+            parts = self._parts("embeddings", "held_out", body.embed(encoded))
+            inputs = inputs_for(self.settings.f_a_reads, encoded, groups)
+            return parts if inputs is None else parts | self._parts("inputs", "held_out_inputs", inputs)
+
+        return materials.remember("embedding", compute)
+
+    def _parts(self, pool: str, held_out: str, matrix: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:
+        if not len(self._rows.held_out):
+            return {pool: matrix}
+        return {pool: matrix[self._rows.training], held_out: matrix[self._rows.held_out]}
+
+    def fit(self, answers: Sequence[GroupAnswer], start: CampaignModel | None) -> CampaignModel | None:
+        """Replay the rounds from the pre-trained head, or add one round to `start`; None while groups are unseen."""
+        told = self._answers(answers)
+        if start is None:
+            return self._replayed(told, MOST_ROUNDS)
+        enough = self._enough(told, self._materials.budget())
+        return self._refitted(self._restored(start), told) if enough else None
+
+    def fit_in_haste(self, answers: Sequence[GroupAnswer]) -> CampaignModel | None:
+        """Replay a few rounds only, whatever the number of answers."""
+        return self._replayed(self._answers(answers), HASTY_ROUNDS)
+
+    def _replayed(self, told: Answers, most: int) -> CampaignModel | None:
+        """A round after every answer from the first that can be fitted; where those are too many, evenly spaced."""
+        budget = self._materials.budget()  # as it is now: it may have been extended
+        if not self._enough(told, budget):
+            return None
+        order = list(dict.fromkeys(told.rows))
+        first = next(n for n in range(1, len(order) + 1) if self._enough(_up_to(told, order[:n]), budget))
+        rounds = min(most, len(order) - first + 1)
+        model, engine = None, self._fresh()
+        for number in np.linspace(len(order), first, rounds).round().astype(int)[::-1].tolist():
+            model = self._refitted(engine, _up_to(told, order[:number]))
+        return model
+
+    def load(self, state: ModelState) -> CampaignModel:
+        """The model of this state, checked against the campaign's heads."""
+        model = CampaignModel(dict(state.arrays), int(state.meta["round"]))
+        expected = self._fresh().heads.parameters.shape
+        if model.arrays["heads.parameters"].shape != tuple(expected):
+            raise CheckpointError("A saved model does not fit this campaign's heads: it will be fitted again.")
+        return model
+
+    def propose(
+        self, model: CampaignModel | None, answers: Sequence[GroupAnswer], unavailable: AbstractSet[int], k: int
+    ) -> list[Proposal]:
+        """The selector's choices by the model; without one, random people balanced by label."""
+        if model is None:
+            barred = set(self._rows.inside(unavailable))
+            choices = (choice for choice in first_choices(self.pool) if choice.row not in barred)
+            return [self._proposal(choice) for choice in islice(choices, k)]
+        engine, told = self._restored(model), self._answers(answers)
+        engine.answers[0] = told
+        with self._distances.to(dict.fromkeys(told.rows)) as engine.coverage[0]:
+            chosen = [question.choice for question in engine.ask(k, self._rows.inside(unavailable))]
+        return [self._proposal(choice) for choice in one_by_one(chosen)]
+
+    def decisions(self, model: CampaignModel | None, rows: IntArray) -> dict[str, IntArray]:
+        """Of held-out people: before, by the head without a penalty."""
+        engine = self._fresh() if model is None else self._restored(model)
+        margins = engine.heads.margins(self._of_held_out(self._reserved, rows), [0])
+        return {"before": (margins[0] > 0).numpy().astype(np.int64)}
+
+    def proxies(self, model: CampaignModel | None, rows: IntArray) -> npt.NDArray[np.float64]:
+        """(n, g) P(group) of held-out people by f_a; even shares before the first model."""
+        if model is None:
+            return np.full((len(rows), len(self._names)), 1 / len(self._names))
+        seen = self._reserved if self._reserved_inputs is None else self._reserved_inputs
+        guessed = self._restored(model).membership(self._of_held_out(seen, rows))[0]
+        return np.asarray(guessed.numpy(), dtype=np.float64)
+
+    def _of_held_out(self, matrix: torch.Tensor | None, rows: IntArray) -> torch.Tensor:
+        places = self._rows.among_held_out(rows)
+        assert matrix is not None
+        return matrix[places]
+
+    def measure(self, model: CampaignModel, answers: Sequence[GroupAnswer]) -> dict[str, Any]:
+        """What the model's heads achieve; the map of the pool is made along with the first."""
+        self._materials.remember(PLANE, lambda: plane(self._everybody()))
+        engine, told = self._restored(model), self._answers(answers)
+        engine.answers[0] = told
+        with self._distances.to(dict.fromkeys(told.rows)) as engine.coverage[0]:
+            found = measure(engine, self._names)
+        return found | self._outlook(engine)
+
+    def _outlook(self, engine: Mitigation) -> dict[str, Any]:
+        """The gap to expect, where somebody may see it or a pause rests on it, and whether it may be shown."""
+        rules, covers = self._materials.settings, engine.posterior_covers
+        wanted = self.settings.looks_ahead and (covers or rules.least_gain > 0)
+        people = round(people_left(rules, self._materials.budget()))
+        return {"outlook": outlook(engine, people) if wanted else None, "outlook_covers": covers}
+
+    def _everybody(self) -> npt.NDArray[np.float32]:
+        """Embeddings of all rows of the campaign, those held out included, in its own order."""
+        return self._rows.everybody(
+            self.pool.embeddings.numpy(), None if self._reserved is None else self._reserved.numpy()
+        )
+
+    def _proposal(self, choice: Choice) -> Proposal:
+        return proposal(self._materials, self._rows, choice)
+
+    def _answers(self, answers: Sequence[GroupAnswer]) -> Answers:
+        rows, told = self._rows.learnable(answers)
+        return Answers(tuple(rows), tuple(answer.group for answer in told), tuple(answer.weight for answer in told))
+
+    def _enough(self, told: Answers, budget: int) -> bool:
+        """Whether there is something to fit: random answers are done, and one group at least was named."""
+        seen = len(told.groups_seen())
+        return seen > 0 and first_answers_done(len(set(told.rows)), seen, self.pool.n_groups, budget)
+
+    def _fresh(self) -> Mitigation:
+        # whoever asks gets distances of their own; a fit needs none
+        return Mitigation(
+            self.pool, Plan.from_settings(self.settings), self._training, self._pretrained, self._distances.none
+        )
+
+    def _restored(self, model: CampaignModel) -> Mitigation:
+        engine = self._fresh()
+        engine.restore(model.arrays, model.round)
+        return engine
+
+    def _refitted(self, engine: Mitigation, told: Answers) -> CampaignModel:
+        engine.answers[0] = told
+        engine.refit()
+        return CampaignModel(engine.arrays(), engine.round)
+
+
+def _in_memory(stored: npt.NDArray[Any]) -> torch.Tensor:
+    """A copy of a remembered matrix; of a large one a tensor over the mapped file."""
+    return mapped_tensor(stored) if is_large(len(stored)) else torch.tensor(stored)
+
+
+def _up_to(told: Answers, rows: Sequence[int]) -> Answers:
+    """The answers about these rows."""
+    wanted = set(rows)
+    kept = [entry for entry in zip(told.rows, told.groups, told.weights, strict=True) if entry[0] in wanted]
+    return Answers(*(tuple(column) for column in zip(*kept, strict=True))) if kept else Answers()
