@@ -26,8 +26,9 @@ import torch
 
 from apod.heads.bank import HeadBank, initial_parameters
 from apod.heads.schedule import Schedule
+from apod.method.algorithm1 import Answers
 from apod.method.pod import PenaltyRows, Training, train_heads
-from apod.method.pool import Answers, Pool
+from apod.method.pool import Pool
 from apod.method.settings import PRESETS
 
 HEADS = (1, 8, 40, 64)

@@ -122,3 +122,26 @@ def test_a_module_only_defines_things_when_it_is_imported(name: str) -> None:
         assert docstring or guard or main or isinstance(node, allowed), (
             f"{name} line {node.lineno} runs {type(node).__name__} on import: move it into a function."
         )
+
+
+def test_a_run_by_default_and_its_classifier_at_work_never_load_torch(tmp_path: Path) -> None:
+    code = f"""
+import sys
+from apod.cli import main
+def call(*arguments):
+    sys.argv = ["apod", *arguments]
+    try:
+        main()
+    except SystemExit as end:
+        assert not end.code, end.code
+people = {str(tmp_path / "people.csv")!r}
+from apod import make_example
+made = make_example(300)
+made.features.assign(label=made.labels, group=[made.group_names[code] for code in made.groups]).to_csv(people)
+out = {str(tmp_path / "out")!r}
+call("run", people, "--label", "label", "--sensitive", "group", "--budget", "10", "--out", out)
+call("predict", out + "/classifier.apod", people, "--out", out + "/scored.csv")
+sys.exit("torch" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

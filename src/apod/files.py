@@ -1,4 +1,4 @@
-"""Files written whole or not at all, tensors in them without pickle, and the digest of what is in them."""
+"""Files written whole or not at all, arrays in them without pickle, and the digest of what is in them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 from uuid import uuid4
 
 import numpy as np
 import numpy.typing as npt
 
 from apod.errors import CheckpointError, InputError
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 @contextmanager
@@ -110,20 +107,23 @@ def digest(*parts: str | bytes | npt.NDArray[Any], size: int = 16) -> str:
     return found.hexdigest()
 
 
-def write_tensors(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
-    """Replace `path` by these tensors and facts."""
-    content = packed_tensors(tensors, facts)
+Arrays = Mapping[str, npt.NDArray[Any]]
+
+
+def write_arrays(path: Path, arrays: Arrays, facts: Mapping[str, Any]) -> None:
+    """Replace `path` by these arrays and facts."""
+    content = packed_arrays(arrays, facts)
     with replacing(path) as file:
         file.write(content)
 
 
-def packed_tensors(tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> bytes:
-    """These tensors in safetensors form, with the facts as JSON and a checksum in the header."""
-    import safetensors.torch
+def packed_arrays(arrays: Arrays, facts: Mapping[str, Any]) -> bytes:
+    """These arrays in safetensors form, with the facts as JSON and a checksum in the header."""
+    import safetensors.numpy
 
-    packed = {name: value.detach().contiguous() for name, value in tensors.items()}
+    packed = {name: np.ascontiguousarray(value).reshape(value.shape) for name, value in arrays.items()}
     text = json.dumps(dict(facts))
-    return _in_order(safetensors.torch.save(packed, metadata={"facts": text, "checksum": checksum(packed, text)}))
+    return _in_order(safetensors.numpy.save(packed, metadata={"facts": text, "checksum": checksum(packed, text)}))
 
 
 def _in_order(content: bytes) -> bytes:
@@ -134,22 +134,19 @@ def _in_order(content: bytes) -> bytes:
     return content[:8] + text.ljust(size) + content[8 + size :] if len(text) <= size else content
 
 
-def checksum(tensors: Mapping[str, Tensor], facts: str) -> str:
-    """A digest of everything in a file: the facts, and every tensor's name, type, shape and numbers."""
-    import torch
-
+def checksum(arrays: Mapping[str, npt.ArrayLike], facts: str) -> str:
+    """A digest of everything in a file: the facts, and every array's name, type, shape and numbers."""
     parts: list[str | npt.NDArray[Any]] = [facts]
-    for name, value in sorted(tensors.items()):
-        parts.append(f"\x1f{name}\x1f{value.dtype}\x1f{tuple(value.shape)}\x1f")
-        if value.numel():
-            parts.append(value.contiguous().flatten().view(torch.uint8).numpy())  # NumPy does not know every type
+    for name, value in sorted(arrays.items()):
+        array = np.asarray(value)
+        parts += [f"\x1f{name}\x1ftorch.{array.dtype}\x1f{array.shape}\x1f", array]  # as files always had it
     return digest(*parts)
 
 
-def read_tensors(path: Path, key: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors and facts of a file that was written with this `key` among its facts."""
+def read_arrays(path: Path, key: str) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
+    """The arrays and facts of a file that was written with this `key` among its facts."""
     try:
-        tensors, facts, checked = read_checked(path)
+        arrays, facts, checked = read_checked(path)
     except CheckpointError as error:
         raise CheckpointError(f"{path} is damaged ({error}): delete it to start again.") from error
     if not checked:
@@ -158,27 +155,27 @@ def read_tensors(path: Path, key: str) -> tuple[dict[str, Tensor], dict[str, Any
         raise CheckpointError(
             f"{path} belongs to other pictures, settings or another seed: choose another folder, or delete it."
         )
-    return tensors, facts
+    return arrays, facts
 
 
-def read_checked(path: Path) -> tuple[dict[str, Tensor], dict[str, Any], bool]:
-    """Tensors, facts, and whether a checksum vouches for them; CheckpointError, a few words, where one does not."""
+def read_checked(path: Path) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any], bool]:
+    """Arrays, facts, and whether a checksum vouches for them; CheckpointError, a few words, where one does not."""
     import safetensors
 
     try:
-        with safetensors.safe_open(path, framework="pt") as file:
+        with safetensors.safe_open(path, framework="numpy") as file:
             about = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dict)
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dict)
         facts = json.loads(about.get("facts", "{}"))
     except RecursionError:
         raise CheckpointError("its header is nested too deeply") from None
-    except (safetensors.SafetensorError, ValueError, OSError, MemoryError) as error:
+    except (safetensors.SafetensorError, ValueError, OSError, MemoryError, TypeError, AttributeError) as error:
         raise CheckpointError(str(error).split("\n")[0][:200] or type(error).__name__) from error
     if not isinstance(facts, dict):
         raise CheckpointError("its header is no record")
-    if "checksum" in about and about["checksum"] != checksum(tensors, about.get("facts", "{}")):
+    if "checksum" in about and about["checksum"] != checksum(arrays, about.get("facts", "{}")):
         raise CheckpointError("its checksum is wrong")
-    return tensors, facts, "checksum" in about
+    return arrays, facts, "checksum" in about
 
 
 @contextmanager

@@ -30,7 +30,7 @@ from apod.bench.rivals import (
 )
 from apod.data import UNKNOWN
 from apod.heads.bank import HeadBank, initial_parameters
-from apod.method.pool import Answers
+from apod.method.algorithm1 import Answers
 from support.training import paper_training
 
 

@@ -20,9 +20,9 @@ from apod.campaign.heads_engine import MitigationEngine
 from apod.campaign.settings import settings_of
 from apod.data import TableEncoder, make_example
 from apod.errors import InputError
-from apod.method.algorithm1 import Mitigation, Plan
+from apod.method.head_mitigation import Mitigation, Plan
 from apod.method.pod import Training
-from apod.method.selection import first_choices
+from apod.method.pool import first_choices
 from apod.testing import EngineContract
 
 QUICK = {"preset": "heads", "strengths": [0.2, 1.0], "body_epochs": 1, "epochs": 1}

@@ -13,8 +13,8 @@ from apod.campaign import classifier as campaign_classifier
 from apod.campaign.measuring import plane
 from apod.campaign.outcomes import measured, thinned
 from apod.errors import InputError
+from apod.method.algorithm1 import Answers
 from apod.method.choice import Gate
-from apod.method.pool import Answers
 from apod.randomness import generator
 from apod.report.campaign_facts import campaign_facts
 from apod.report.campaign_page import render_campaign

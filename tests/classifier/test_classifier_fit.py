@@ -19,10 +19,11 @@ from apod.data import TableEncoder
 from apod.errors import InputError
 from apod.fairness.metrics import UndefinedRateWarning, evaluate
 from apod.fairness.notions import NOTIONS
-from apod.method.algorithm1 import Mitigation, Plan
+from apod.method.algorithm1 import Answers
 from apod.method.choice import BestHeads, score_heads
+from apod.method.head_mitigation import Mitigation, Plan
 from apod.method.penalty import RELAXATIONS
-from apod.method.pool import Answers, Pool
+from apod.method.pool import Pool
 from apod.method.selection import SELECTORS
 from apod.method.settings import PRESETS, SETTINGS
 from apod.models.perceptron import pretrain_body

@@ -6,6 +6,7 @@ import torch
 
 from apod.data import TableEncoder, blocks
 from apod.errors import InputError
+from apod.method.pool import in_blocks, mapped_tensor
 
 ROWS, WIDTH = 30_000, 6
 SIZE = 8192  # rows of a block: four blocks, the last one shorter
@@ -29,8 +30,8 @@ def test_blocks_are_all_rows_in_order(mapped, matrix):
 
 
 def test_a_tensor_over_a_mapped_file_is_the_file(mapped, matrix):
-    assert blocks.mapped_tensor(mapped).data_ptr() == mapped.ctypes.data
-    assert torch.equal(blocks.mapped_tensor(mapped), torch.from_numpy(matrix))
+    assert mapped_tensor(mapped).data_ptr() == mapped.ctypes.data
+    assert torch.equal(mapped_tensor(mapped), torch.from_numpy(matrix))
 
 
 @pytest.mark.parametrize("in_memory", [0, 1 << 30])
@@ -58,5 +59,5 @@ def test_a_row_that_is_not_finite_is_named(matrix):
 
 def test_what_is_computed_block_by_block_is_put_together(matrix):
     tensor = torch.from_numpy(matrix)
-    found = blocks.in_blocks(lambda rows: torch.stack([rows, 2 * rows]), tensor, SIZE)
+    found = in_blocks(lambda rows: torch.stack([rows, 2 * rows]), tensor, SIZE)
     assert torch.equal(found, torch.stack([tensor, 2 * tensor]))

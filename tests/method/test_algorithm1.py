@@ -14,10 +14,9 @@ import reference
 from apod.data import make_example
 from apod.heads.bank import initial_parameters
 from apod.heads.schedule import Schedule
-from apod.method.algorithm1 import Mitigation, Plan
+from apod.method.head_mitigation import Mitigation, Plan
 from apod.method.pod import Training, pretrain_head
-from apod.method.pool import Pool
-from apod.method.selection import first_choices
+from apod.method.pool import Pool, first_choices
 from apod.randomness import generator
 from support.training import paper_penalty, paper_training
 

@@ -8,11 +8,11 @@ import torch
 
 from apod.data import blocks
 from apod.heads.schedule import Schedule
-from apod.method.algorithm1 import Mitigation, Plan
+from apod.method.algorithm1 import Answers
+from apod.method.head_mitigation import Mitigation, Plan
 from apod.method.pod import draw_round
-from apod.method.pool import Answers, Pool
+from apod.method.pool import Pool, first_choices, mapped_tensor
 from apod.method.proxy import LogisticProxy
-from apod.method.selection import first_choices
 from support.training import paper_penalty, paper_training
 
 ROWS, WIDTH = 30_000, 6
@@ -39,7 +39,7 @@ def mapped(matrix, tmp_path):
 
 def pool_of(embeddings) -> Pool:
     labels = torch.from_numpy(np.random.default_rng(1).integers(0, 2, len(embeddings)))
-    return Pool("people", 0, blocks.mapped_tensor(embeddings), labels, torch.zeros(0, WIDTH), labels[:0], 2)
+    return Pool("people", 0, mapped_tensor(embeddings), labels, torch.zeros(0, WIDTH), labels[:0], 2)
 
 
 def test_masks_drawn_some_at_a_time_are_those_of_one_draw(monkeypatch):
@@ -130,6 +130,6 @@ def test_the_logistic_proxy_needs_no_copy_of_the_pool(small_limits, monkeypatch,
     for limit in (1000, 10**9):
         monkeypatch.setattr(blocks, "LARGE", limit)
         proxy = LogisticProxy(1, WIDTH, 2, 0, "people")
-        proxy.fit(blocks.mapped_tensor(mapped), [answers])
-        found.append(proxy.probabilities(blocks.mapped_tensor(mapped)).numpy())
+        proxy.fit(mapped_tensor(mapped), [answers])
+        found.append(proxy.probabilities(mapped_tensor(mapped)).numpy())
     np.testing.assert_allclose(*found, atol=1e-6)

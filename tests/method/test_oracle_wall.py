@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from apod.data import UNKNOWN, make_example
-from apod.method.algorithm1 import Mitigation, Plan
 from apod.method.choice import BestHeads, score_heads
+from apod.method.head_mitigation import Mitigation, Plan
 from apod.method.pod import Training
-from apod.method.pool import Pool
+from apod.method.pool import Pool, first_choices
 from apod.method.proxy import PROXIES
-from apod.method.selection import SELECTORS, first_choices
+from apod.method.selection import SELECTORS
 from support.training import paper_penalty, paper_training
 
 STRENGTHS = (0.3, 1.0)

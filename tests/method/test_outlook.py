@@ -14,9 +14,10 @@ from apod.campaign.outcomes import gain_of, spent_enough
 from apod.campaign.settings import CampaignSettings
 from apod.campaign.state import State
 from apod.data import UNKNOWN
-from apod.method.algorithm1 import Mitigation, Plan
+from apod.method.algorithm1 import Answers
+from apod.method.head_mitigation import Mitigation, Plan
 from apod.method.outlook import FURTHER, ExpectedGap, as_expected, expected_gap, is_enough, look_ahead
-from apod.method.pool import Answers, Pool
+from apod.method.pool import Pool
 from apod.method.proxy import LaplaceProxy, weight_draws
 from support.training import paper_penalty, paper_training
 

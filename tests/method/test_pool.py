@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 
 from apod.data import TableEncoder, blocks, make_example
 from apod.errors import InputError
-from apod.method.algorithm1 import Mitigation, Plan
+from apod.method.head_mitigation import Mitigation, Plan
 from apod.method.pod import draw_round, pretrain_head
 from apod.method.pool import Pool
 from apod.method.prepare import prepare

@@ -11,7 +11,7 @@ from sklearn.preprocessing import StandardScaler
 
 import reference
 from apod.heads.bank import initial_parameters
-from apod.method.pool import Answers
+from apod.method.algorithm1 import Answers
 from apod.method.proxy import PROXIES, LogisticProxy, PerceptronProxy, Proxy
 from apod.randomness import generator
 

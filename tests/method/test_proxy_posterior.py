@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from apod.method.pool import Answers
+from apod.method.algorithm1 import Answers
 from apod.method.proxy import INTERCEPT_PRECISION, LaplaceProxy, free_groups, precision_matrix, weight_draws
 
 

@@ -10,7 +10,7 @@ import pytest
 from apod.errors import InputError, UnknownName
 from apod.fairness.notions import NOTIONS
 from apod.method import settings as declared
-from apod.method.algorithm1 import Plan
+from apod.method.head_mitigation import Plan
 from apod.method.model_mitigation import RANDOM_SHARES
 from apod.method.penalty import RELAXATIONS
 from apod.method.pod import Training

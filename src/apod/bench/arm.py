@@ -20,11 +20,11 @@ from torch import Tensor
 from apod.bench.methods import Method
 from apod.data.dataset import UNKNOWN, IntArray
 from apod.heads.bank import HeadBank
+from apod.method.algorithm1 import Answers
 from apod.method.annotators import RecordedGroups
 from apod.method.pod import Training, round_schedule
-from apod.method.pool import Answers, Pool
+from apod.method.pool import Pool, first_choices, first_choices_until_done
 from apod.method.proxy import LogisticProxy
-from apod.method.selection import first_choices, first_choices_until_done
 from apod.processes import training_steps
 
 

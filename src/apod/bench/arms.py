@@ -21,17 +21,10 @@ from apod.bench.fairlearn_arms import ExponentiatedGradientArm, ThresholdOptimiz
 from apod.bench.rivals import CglArm, DfrArm, FairDsrArm, JttArm, SsaArm
 from apod.fairness.metrics import METRICS, group_counts
 from apod.heads.bank import HeadBank
-from apod.method.algorithm1 import (
-    HeadPlan,
-    Mitigation,
-    Plan,
-    Question,
-    TrajectoryPlan,
-    first_answers,
-    next_answers,
-)
+from apod.method.algorithm1 import Answers, Question, next_answers
+from apod.method.head_mitigation import HeadPlan, Mitigation, Plan, TrajectoryPlan, first_answers
 from apod.method.pod import DrawnPenaltyRows, train_heads
-from apod.method.pool import Answers, stack_answers
+from apod.method.pool import stack_answers
 from apod.method.proxy import PerceptronProxy
 from apod.processes import training_steps
 from apod.randomness import generator

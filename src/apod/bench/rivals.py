@@ -24,8 +24,9 @@ from torch import Tensor
 from apod.bench.arm import GroupDro, RunName, Unit
 from apod.data.dataset import UNKNOWN, IntArray
 from apod.heads.bank import HeadBank
+from apod.method.algorithm1 import Answers
 from apod.method.pod import DrawnPenaltyRows, train_heads
-from apod.method.pool import Answers, Pool
+from apod.method.pool import Pool
 from apod.method.proxy import LogisticProxy
 from apod.randomness import generator
 

@@ -22,7 +22,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from scipy.special import softmax
 
 from apod.campaign.engine import GroupAnswer, ModelState
@@ -37,10 +36,10 @@ from apod.data.encode import TableEncoder
 from apod.errors import CheckpointError, InputError
 from apod.fairness.notions import Notion
 from apod.heads.correction import BiasScores, Correction
+from apod.method.algorithm1 import Answers
 from apod.method.corrected import GuessedGroups, ModelPool
 from apod.method.correction_fit import FittedCorrection, Population
 from apod.method.model_mitigation import RANDOM_SHARES, ModelMitigation
-from apod.method.pool import Answers
 from apod.method.posterior import People
 from apod.method.questions import Asking
 from apod.method.selection import FIRST_ANSWERS, Choice
@@ -90,8 +89,8 @@ class BaseModel:
         arrays = materials.recall(BASE)
         if arrays is None or self.facts.get("model") is None:
             return None
-        tensors = {name: torch.tensor(array) for name, array in arrays.items() if name.startswith(SAVED)}
-        return saved_base(self.facts["model"], tensors, np.array([0, 1]), None)
+        own = {name: np.asarray(array) for name, array in arrays.items() if name.startswith(SAVED)}
+        return saved_base(self.facts["model"], own, np.array([0, 1]), None)
 
 
 def base_model(materials: Materials, settings: Settings) -> BaseModel:

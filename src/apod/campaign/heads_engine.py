@@ -25,18 +25,19 @@ from apod.campaign.outcomes import people_left
 from apod.campaign.pool_rows import one_by_one, part, pool_rows, proposal
 from apod.campaign.settings import settings_of
 from apod.campaign.state import Proposal
-from apod.data.blocks import encode_numbers, fit_numbers, is_large, mapped_tensor, take_rows
+from apod.data.blocks import encode_numbers, fit_numbers, is_large, take_rows
 from apod.data.dataset import IntArray
 from apod.data.encode import TableEncoder
 from apod.errors import CheckpointError
 from apod.fairness.notions import NOTIONS, Notion
 from apod.maxmin import SharedCoverage
-from apod.method.algorithm1 import Mitigation, Plan
+from apod.method.algorithm1 import Answers
+from apod.method.head_mitigation import Mitigation, Plan
 from apod.method.pod import Training, pretrain_head
-from apod.method.pool import Answers, Pool
+from apod.method.pool import Pool, first_choices, mapped_tensor
 from apod.method.prepare import table_body
 from apod.method.proxy import inputs_for
-from apod.method.selection import Choice, first_answers_done, first_choices
+from apod.method.selection import Choice, first_answers_done
 
 MOST_ROUNDS = 100  # of a canonical fit: with thousands of answers a round for each would take hours
 HASTY_ROUNDS = 8

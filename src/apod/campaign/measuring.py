@@ -18,9 +18,9 @@ import torch
 from apod.data.blocks import BLOCK, is_large
 from apod.fairness.metrics import soft_group_counts
 from apod.fairness.notions import count_gap
-from apod.method.algorithm1 import Mitigation
 from apod.method.correction_fit import STRENGTHS, FittedCorrection
 from apod.method.gap_interval import GapEstimate
+from apod.method.head_mitigation import Mitigation
 from apod.method.outlook import look_ahead
 from apod.method.plan import POWER, confirmation
 from apod.method.pool import write_answers

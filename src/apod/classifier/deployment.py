@@ -17,7 +17,6 @@ import pandas as pd
 
 from apod.classifier.correction import FittedModel, fitted_model
 from apod.classifier.estimator import APODClassifier
-from apod.classifier.fitting import FittedHeads
 from apod.classifier.inputs import settings_parameters
 from apod.classifier.reads import Reads
 from apod.data.arrays import open_array
@@ -159,7 +158,7 @@ def read_people(classifier: APODClassifier, path: Path, id_column: str | None = 
 def _kinds(classifier: APODClassifier) -> tuple[list[str], list[str]]:
     """The columns of the table that hold numbers, and those that hold words."""
     state = classifier._state
-    if isinstance(state, FittedHeads):
+    if not isinstance(state, FittedModel):
         return _encoded(state.encoder)
     numbers, words = _encoded(state.model.scored.encoder)
     model = state.model.scored.model

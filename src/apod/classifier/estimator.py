@@ -7,16 +7,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, Self
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from sklearn.utils.validation import check_is_fitted
 
 from apod.classifier.correction import fit_model
-from apod.classifier.fitting import NAME, fit_bank
 from apod.classifier.inputs import (
+    NAME,
     Groups,
     NoGroupsWarning,
     checked_labels,
@@ -44,6 +43,9 @@ from apod.method.settings import (
     Settings,
 )
 from apod.models.estimator import rows_of
+
+if TYPE_CHECKING:
+    from torch.nn import Module
 
 
 class APODClassifier(FittedClassifier):
@@ -175,7 +177,7 @@ class APODClassifier(FittedClassifier):
         self,
         estimator: Any = None,
         *,
-        body: BodyName | torch.nn.Module | None = None,
+        body: BodyName | Module | None = None,
         strength: float | None = None,
         penalty: NotionName = Settings.penalty,
         selector: SelectorName | None = None,
@@ -279,6 +281,8 @@ class APODClassifier(FittedClassifier):
             rows = make_rows(labels, groups, None, seed)
             state = fit_model(self.estimator, given, classes, positive, rows, settings, seed, NAME)
             return self._adopt(state, groups.names, self.strength)
+        from apod.classifier.fitting import fit_bank  # with torch, which a corrected model does without
+
         rows = make_rows(labels, groups, self.validation_fraction, seed)
         if not rows.annotated:
             settings = replace(settings, over="annotated")  # of whom there are none: no penalty

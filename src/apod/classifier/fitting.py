@@ -13,25 +13,22 @@ import pandas as pd
 import torch
 from scipy.special import expit
 
-from apod.classifier.inputs import Rows, encodes
+from apod.classifier.inputs import NAME, Rows, encodes
 from apod.data import UNKNOWN, FairnessMetric, IntArray, TableEncoder, as_frame
 from apod.data.blocks import is_large, take_rows
 from apod.errors import InputError
 from apod.fairness.metrics import METRICS, group_counts
 from apod.heads.bank import HeadBank
-from apod.method.algorithm1 import VANILLA, HeadPlan, Mitigation, Plan, TrajectoryPlan
+from apod.method.algorithm1 import VANILLA
 from apod.method.choice import BestHeads, RoundHeads, RoundScores
+from apod.method.head_mitigation import HeadPlan, Mitigation, Plan, TrajectoryPlan
 from apod.method.pod import Training
-from apod.method.pool import Pool
+from apod.method.pool import Pool, first_choices
 from apod.method.prepare import table_body
 from apod.method.proxy import inputs_for
-from apod.method.selection import first_choices
 from apod.method.settings import Settings
 from apod.models.body import Body, EmbeddingBody, ModuleBody
 from apod.processes import one_thread
-
-NAME = "classifier"
-"""Stands for the dataset's name in the keys of all random draws."""
 
 PREDICTED_AT_ONCE = 256  # rows per forward pass
 

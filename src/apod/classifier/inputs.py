@@ -11,7 +11,6 @@ from typing import Any, get_args
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-import torch
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_array, column_or_1d
@@ -20,11 +19,14 @@ from apod.data import FairnessMetric
 from apod.data.columns import positive_of
 from apod.data.dataset import UNKNOWN, IntArray, category_codes, category_name, check_group_count
 from apod.errors import InputError, UnknownName
-from apod.method.algorithm1 import VANILLA
+from apod.method.algorithm1 import VANILLA, Answers
 from apod.method.checks import below, whole
-from apod.method.pool import Answers
 from apod.method.settings import CORRECTION_SETTINGS, HEAD_SETTINGS, PRESETS, SETTINGS, Settings
+from apod.models.prediction import is_module
 from apod.randomness import generator
+
+NAME = "classifier"
+"""Stands for the dataset's name in the keys of all random draws."""
 
 TABLE_BODIES = ("contrastive", "cross_entropy")
 
@@ -72,7 +74,7 @@ def checked_settings(parameters: Mapping[str, Any]) -> Settings:
         raise InputError("estimator and body are both given: a model is corrected, or heads are trained on a body.")
     _refuse_idle(parameters, CORRECTION_DEFAULTS, "a corrected model: leave the body out")
     body, metric, strength = (parameters[name] for name in ("body", "metric", "strength"))
-    if not isinstance(body, torch.nn.Module):
+    if not is_module(body):
         SETTINGS["body"].check("body", body)
     if metric not in get_args(FairnessMetric):
         raise UnknownName("fairness metric", str(metric), get_args(FairnessMetric))

@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from apod.classifier.correction import FittedModel, Selection
-from apod.classifier.fitting import FittedHeads
 from apod.classifier.inputs import encodes, is_table
 from apod.classifier.reads import raw_frame
 from apod.data import IntArray, as_frame
@@ -33,6 +31,12 @@ from apod.method.corrected import GuessedGroups
 from apod.method.posterior import memberships
 from apod.models.estimator import gives_probabilities
 from apod.models.scored import Scored
+
+if TYPE_CHECKING:
+    from torch.nn import Module
+
+    from apod.classifier.fitting import FittedHeads
+
 
 Floats = npt.NDArray[np.float64]
 
@@ -135,7 +139,7 @@ class FittedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A classifier around what a fit leaves behind: a corrected model, or heads on a body."""
 
     estimator: Any
-    body: str | torch.nn.Module | None
+    body: str | Module | None
     strength: float | None
     classes_: npt.NDArray[Any]
     positive_: Any

@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-import torch
-from torch import Tensor
 
 from apod.data import TableEncoder
 from apod.data.encode import NumberColumn
@@ -75,11 +73,13 @@ def finite(value: Any) -> float:
     return float(value)
 
 
-def matrix(tensor: Tensor, shape: tuple[int, ...], what: str, dtype: torch.dtype = torch.float32) -> Tensor:
-    """A tensor of this type and shape, finite."""
-    require(tensor.dtype == dtype and tuple(tensor.shape) == shape, f"the {what} have another type or shape")
-    require(bool(torch.isfinite(tensor).all()), f"the {what} are not all finite")
-    return tensor
+def matrix(
+    array: npt.NDArray[Any], shape: tuple[int, ...], what: str, dtype: npt.DTypeLike = np.float32
+) -> npt.NDArray[Any]:
+    """An array of this type and shape, finite."""
+    require(array.dtype == np.dtype(dtype) and array.shape == shape, f"the {what} have another type or shape")
+    require(bool(np.isfinite(array).all()), f"the {what} are not all finite")
+    return array
 
 
 def saved_encoder(saved: Any) -> TableEncoder:

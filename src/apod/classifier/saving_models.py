@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-import torch
-from torch import Tensor
 
 from apod.classifier.correction import FittedModel, Selection
 from apod.classifier.reads import Reads
@@ -31,14 +29,14 @@ from apod.models.standard_arrays import NONE, ArrayModel, BoostedTrees, Category
 
 OWN, SCORES, LINEAR, TREES = "own", "scores", "linear", "trees"
 ARRAYS: Mapping[str, type[LinearModel] | type[BoostedTrees]] = {LINEAR: LinearModel, TREES: BoostedTrees}
-_TYPES = {torch.float64, torch.int64, torch.bool}
+_TYPES = {np.dtype(kind) for kind in (np.float64, np.int64, np.bool_)}
 
-Tensors = dict[str, Tensor]
+Arrays = Mapping[str, npt.NDArray[Any]]
 Facts = dict[str, Any]
 
 
-def packed_correction(state: FittedModel) -> tuple[Tensors, Facts]:
-    """The tensors and facts that a corrected model is made from again."""
+def packed_correction(state: FittedModel) -> tuple[Arrays, Facts]:
+    """The arrays and facts that a corrected model is made from again."""
     own, scored = state.model, state.model.scored
     model, arrays = packed_base(scored.model, state.name)
     facts: Facts = {
@@ -50,7 +48,7 @@ def packed_correction(state: FittedModel) -> tuple[Tensors, Facts]:
         "selection": _packed_selection(state.selection),
         "correction": None,
     }
-    tensors = {f"model.{name}": torch.tensor(np.asarray(value)) for name, value in arrays.items()}
+    packed = {f"model.{name}": np.asarray(value) for name, value in arrays.items()}
     if own.groups is not None and own.correction is not None:
         scores = own.correction.scores
         facts["correction"] = {"cells": scores.cells.tolist(), "cut": own.correction.cut}
@@ -62,8 +60,8 @@ def packed_correction(state: FittedModel) -> tuple[Tensors, Facts]:
             "direction": own.correction.direction,
             "deciles": state.deciles,
         }
-        tensors |= {f"correction.{name}": torch.tensor(np.asarray(value)) for name, value in parts.items()}
-    return tensors, facts
+        packed |= {f"correction.{name}": np.asarray(value) for name, value in parts.items()}
+    return packed, facts
 
 
 def packed_base(model: Model, name: str) -> tuple[Facts, Mapping[str, npt.NDArray[Any]]]:
@@ -101,7 +99,7 @@ def _packed_gap(gap: GapEstimate | None) -> Facts | None:
 
 
 def saved_correction(
-    tensors: Mapping[str, Tensor],
+    saved: Arrays,
     facts: Mapping[str, Any],
     classes: npt.NDArray[Any],
     positive: int,
@@ -110,7 +108,7 @@ def saved_correction(
 ) -> FittedModel:
     """The corrected model of a file; `estimator` is the user's own, which has to be the one it was made for."""
     about = facts["model"]
-    model = saved_base(about, tensors, classes[[1 - positive, positive]], estimator)
+    model = saved_base(about, saved, classes[[1 - positive, positive]], estimator)
     slopes = tuple(finite(slope) for slope in facts["calibration"]["slopes"])
     require(len(slopes) == (2 if model.probabilities else 1) and min(slopes) > 0, "the calibration is not increasing")
     calibration = Calibration(slopes, finite(facts["calibration"]["offset"]), model.probabilities, model.threshold)
@@ -124,7 +122,7 @@ def saved_correction(
     scored, deciles = ScoredModel(model, calibration, encoder), None
     corrected = CorrectedModel(scored, None, None)
     if facts["correction"] is not None:
-        corrected, deciles = _correction(scored, facts["correction"], tensors)
+        corrected, deciles = _correction(scored, facts["correction"], saved)
     return FittedModel(
         model=corrected,
         reads=reads,
@@ -142,11 +140,11 @@ def saved_correction(
 
 
 def _correction(
-    scored: ScoredModel, about: Mapping[str, Any], tensors: Mapping[str, Tensor]
+    scored: ScoredModel, about: Mapping[str, Any], saved: Arrays
 ) -> tuple[CorrectedModel, npt.NDArray[np.float64]]:
     """The correction and the deciles of what it saw."""
     width = len(scored.encoder.feature_names_)
-    p, groups = tensors["correction.components"].shape[1], tensors["correction.weights"].shape[0] + 1
+    p, groups = saved["correction.components"].shape[1], saved["correction.weights"].shape[0] + 1
     cells = np.array(about["cells"], dtype=np.bool_)
     require(cells.ndim == 2 and cells.shape[0] == 2 and groups >= 2, "the correction is of no two labels")
     k = cells.shape[1]
@@ -158,10 +156,7 @@ def _correction(
         "direction": (k, groups),
         "deciles": (groups, 9),
     }
-    own = {
-        name: matrix(tensors[f"correction.{name}"], shape, name, torch.float64).numpy()
-        for name, shape in shapes.items()
-    }
+    own = {name: matrix(saved[f"correction.{name}"], shape, name, np.float64) for name, shape in shapes.items()}
     require(bool((own["shares"] > 0).all()), "a share is not positive")
     cut = finite(about["cut"])
     reader = Reader(own["centre"], own["components"], 0.0, 0.0, np.zeros((2, 2)), 1.0)  # x alone: no targeted columns
@@ -179,9 +174,7 @@ def _selection(saved: Mapping[str, Any]) -> Selection:
     )
 
 
-def saved_base(
-    about: Mapping[str, Any], tensors: Mapping[str, Tensor], classes: npt.NDArray[Any], estimator: Any
-) -> Model:
+def saved_base(about: Mapping[str, Any], saved: Arrays, classes: npt.NDArray[Any], estimator: Any) -> Model:
     """The model that was packed, checked; its arrays are called model.NAME."""
     kind, threshold = about["kind"], finite(about["threshold"])
     require(kind in (OWN, SCORES, *ARRAYS), "the model is of no known kind")
@@ -193,8 +186,8 @@ def saved_base(
     if kind == SCORES:
         return ScoresModel(None if about["column"] is None else text(about["column"]), threshold, classes)
     prefix = "model."
-    arrays = {name[len(prefix) :]: own.numpy() for name, own in tensors.items() if name.startswith(prefix)}
-    require(all(own.dtype in _TYPES for own in tensors.values()), "an array is of another type")
+    arrays = {name[len(prefix) :]: own for name, own in saved.items() if name.startswith(prefix)}
+    require(all(own.dtype in _TYPES for own in saved.values()), "an array is of another type")
     categories = tuple(_category(one) for one in about["categories"])
     model = ARRAYS[kind](texts(about["numbers"]), categories, arrays)
     _check_arrays(model)

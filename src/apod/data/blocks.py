@@ -11,12 +11,10 @@ A pool of more than `LARGE` rows changes three things, and a smaller one nothing
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from apod.data.arrays import ReadAhead, Stored
 from apod.data.dataset import IntArray
@@ -48,24 +46,6 @@ def drawn_rows(rows: int, batch_size: int, seed: int, dataset: str, round_: str 
     """The rows of a large pool that one round trains on, in ascending order."""
     rng = generator(seed, "large pool", dataset, round_)
     return np.sort(rng.choice(rows, min(rows, ROUND_STEPS * batch_size), replace=False, shuffle=False))
-
-
-def mapped_tensor(matrix: Stored) -> Tensor:
-    """A tensor over the same memory, mapped or not; nobody may write to it."""
-    matrix = np.asarray(matrix)
-    if matrix.flags.writeable:
-        return torch.from_numpy(matrix)
-    # torch warns of arrays it could write to although it must not; nothing here writes to embeddings
-    address = matrix.__array_interface__ | {"data": (matrix.__array_interface__["data"][0], False)}
-    return torch.from_numpy(np.asarray(_Exposed(address, matrix)))
-
-
-class _Exposed:
-    """Memory under another description; keeps its owner alive."""
-
-    def __init__(self, interface: dict[str, object], owner: Stored) -> None:
-        self.__array_interface__ = interface
-        self.owner = owner
 
 
 def blocks(matrix: Stored, size: int | None = None) -> Iterator[tuple[slice, Stored]]:
@@ -130,16 +110,4 @@ def encode_numbers(encoder: TableEncoder, matrix: Stored, size: int | None = Non
     result = empty_matrix(len(matrix), matrix, np.float32)
     for here, block in blocks(matrix, size):
         result[here] = encoder.transform(block)
-    return result
-
-
-def in_blocks(compute: Callable[[Tensor], Tensor], embeddings: Tensor, size: int | None = None) -> Tensor:
-    """What `compute` gives for blocks of rows (dimension 1 of its result), put together in one sweep."""
-    result: Tensor | None = None
-    for here, block in blocks(embeddings.numpy(), size):
-        part = compute(mapped_tensor(block))  # (T, b, ...)
-        if result is None:
-            result = torch.empty((part.shape[0], len(embeddings), *part.shape[2:]), dtype=part.dtype)
-        result[:, here] = part
-    assert result is not None
     return result

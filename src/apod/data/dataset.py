@@ -92,6 +92,18 @@ def split_rows(name: str, n: int, fractions: tuple[float, float, float], seed: i
     return Split(np.sort(order[:first]), np.sort(order[first:second]), np.sort(order[second:]))
 
 
+def check_parts(dataset: Dataset, split: Split) -> None:
+    """InputError where there is nothing to compare, or a part holds one label only."""
+    if len(dataset.group_names) < 2:
+        raise InputError(f"{dataset.name} has only one group: fairness needs at least two to compare.")
+    for name, rows in (("training", split.train), ("validation", split.validation), ("test", split.test)):
+        if len(np.unique(dataset.labels[rows])) < 2:
+            raise InputError(
+                f"The {name} part of {dataset.name} ({len(rows)} rows) does not hold both labels: "
+                "give more rows or another split."
+            )
+
+
 _NUMBERS = {"integer", "floating", "mixed-integer-float", "decimal", "boolean"}
 _WORDS = {"string", "categorical", "mixed", "mixed-integer", "empty"}
 

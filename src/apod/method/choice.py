@@ -19,6 +19,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -111,18 +112,14 @@ class BestHeads:
         penalised = order[strengths.numpy()[order] > 0]
         return int(penalised[np.argmax(self.score[penalised])])
 
-    def state(self) -> dict[str, Tensor]:
+    def state(self) -> dict[str, npt.NDArray[Any]]:
         """What a checkpoint needs."""
-        return {
-            "parameters": self.parameters,
-            "score": torch.from_numpy(self.score),
-            "round": torch.from_numpy(self.round),
-        }
+        return {"parameters": self.parameters.numpy(), "score": self.score, "round": self.round}
 
-    def restore(self, state: Mapping[str, Tensor]) -> None:
+    def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
         """Take over a saved state."""
-        self.parameters.copy_(state["parameters"])
-        self.score, self.round = state["score"].numpy().copy(), state["round"].numpy().copy()
+        self.parameters.copy_(torch.from_numpy(state["parameters"]))
+        self.score, self.round = state["score"].copy(), state["round"].copy()
 
 
 class RoundHeads(BestHeads):
@@ -169,17 +166,18 @@ class RoundHeads(BestHeads):
             self.parameters[head] = self._kept[rounds[place]][head]
             self.round[head] = rounds[place]
 
-    def state(self) -> dict[str, Tensor]:
+    def state(self) -> dict[str, npt.NDArray[Any]]:
         """What a checkpoint needs, the heads of the rounds included."""
-        rounds = torch.tensor(list(self._kept), dtype=torch.int64)
+        rounds = np.array(list(self._kept), dtype=np.int64)
         heads = torch.stack(list(self._kept.values())) if self._kept else self.parameters[None][:0]
-        return super().state() | {"rounds": rounds, "heads": heads, "step": torch.tensor(self._step)}
+        return super().state() | {"rounds": rounds, "heads": heads.numpy(), "step": np.array(self._step)}
 
-    def restore(self, state: Mapping[str, Tensor]) -> None:
+    def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
         """Take over a saved state."""
         super().restore(state)
         self._step, self._decided = int(state["step"]), {}
-        self._kept = {int(round_): heads.clone() for round_, heads in zip(state["rounds"], state["heads"], strict=True)}
+        kept = zip(state["rounds"].tolist(), state["heads"], strict=True)
+        self._kept = {round_: torch.from_numpy(heads.copy()) for round_, heads in kept}
 
 
 @dataclass(frozen=True, eq=False)

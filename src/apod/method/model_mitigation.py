@@ -18,13 +18,12 @@ from apod.data.dataset import UNKNOWN, IntArray
 from apod.errors import InputError
 from apod.fairness.notions import Notion
 from apod.maxmin import Coverage
-from apod.method.algorithm1 import Answered, Ask, Question, put
+from apod.method.algorithm1 import Answered, Answers, Ask, Question, put
 from apod.method.correction_choice import Limits
 from apod.method.correction_fit import FittedCorrection, Frozen, Population, fit_correction, make_population
-from apod.method.pool import Answers, Likeness
 from apod.method.posterior import People
 from apod.method.questions import FIRST_RANDOM, RANDOM_SHARE, Asking
-from apod.method.selection import SELECTORS, Choice, Scores, View
+from apod.method.selection import SELECTORS, Choice, Likeness, Scores, View
 from apod.method.verification import Verified, apply_verdict, plan_verification
 from apod.models.scored import Scored
 from apod.randomness import generator

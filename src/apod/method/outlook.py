@@ -16,8 +16,8 @@ from apod.text import number
 
 if TYPE_CHECKING:  # campaigns read expected gaps without loading what computes them
     from apod.heads.bank import HeadBank
-    from apod.method.algorithm1 import Mitigation
     from apod.method.choice import HeadChoice
+    from apod.method.head_mitigation import Mitigation
     from apod.method.pool import Pool
 
 FURTHER = (1.25, 1.5, 2.0, 3.0, 4.0)

@@ -19,8 +19,9 @@ from apod.data.dataset import IntArray
 from apod.fairness.notions import Notion
 from apod.heads.bank import HeadBank, initial_parameters
 from apod.heads.schedule import Schedule, Step
+from apod.method.algorithm1 import Answers
 from apod.method.penalty import CellWeights, Penalty, cell_weights, penalty_and_slope
-from apod.method.pool import Answers, Pool, stack_answers
+from apod.method.pool import Pool, stack_answers
 from apod.method.settings import ProxyName, Settings
 from apod.processes import training_steps
 from apod.randomness import generator

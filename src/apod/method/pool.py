@@ -1,4 +1,4 @@
-"""The people Algorithm 1 works on, as heads and f_a read them, and S: what has been answered about them so far.
+"""The people that heads are trained on, as heads and f_a read them, and S laid out for batched training.
 
 A pool holds no groups. Heads read embeddings. f_a may read the encoded inputs instead (`method.proxy`): an embedding
 trained for other ends keeps less of what shows the group.
@@ -6,8 +6,8 @@ trained for other ends keeps less of what shows the group.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
 
@@ -16,11 +16,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from apod.data.blocks import moments
+from apod.data.arrays import Stored
+from apod.data.blocks import blocks
 from apod.data.dataset import UNKNOWN, FairnessMetric, IntArray
 from apod.errors import InputError
-
-Matrix = npt.NDArray[np.floating]
+from apod.method.algorithm1 import Answers
+from apod.method.selection import Choice, Likeness, first_answers_done, first_rows
+from apod.randomness import generator
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,81 +73,6 @@ class Pool:
         return replace(self, validation=self.validation[::step], validation_inputs=inputs, validation_labels=labels)
 
 
-class Likeness:
-    """Rows of several matrices side by side, each in units of its own spread; made for those rows that are taken."""
-
-    def __init__(self, parts: Sequence[Matrix]) -> None:
-        self._parts = [(part, _spread(part) if len(parts) > 1 else 1.0) for part in parts]
-
-    def __getitem__(self, rows: IntArray) -> Matrix:
-        return np.hstack([part[rows] / spread for part, spread in self._parts])
-
-
-def _spread(rows: Matrix) -> float:
-    """Mean distance (root mean square) from the middle."""
-    return float(np.sqrt((moments(rows)[1] ** 2).sum())) or 1.0
-
-
-@dataclass(frozen=True)
-class Answers:
-    """Rows asked about and the group each answer gave; UNKNOWN where the annotator could not tell.
-
-    Every asked row counts against the budget and is never asked again; only rows with a group are in S. Where
-    annotators disagree a row stands once per group, with weights that sum to one. The first ones may be groups that
-    were handed in: nobody was asked about them, and they cost nothing.
-    """
-
-    rows: tuple[int, ...] = ()
-    groups: tuple[int, ...] = ()
-    weights: tuple[float, ...] = field(default=())  # trust in each answer, 1 unless an annotator model says less
-    handed_in: int = field(default=0, kw_only=True)  # so many come first
-
-    def __post_init__(self) -> None:
-        if not self.weights:
-            object.__setattr__(self, "weights", (1.0,) * len(self.rows))
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    @property
-    def asked(self) -> int:
-        """How many count against the budget."""
-        return len(self.rows) - self.handed_in
-
-    def plus(self, row: int, group: int, weight: float = 1.0) -> Answers:
-        """These answers and one more."""
-        return Answers((*self.rows, row), (*self.groups, group), (*self.weights, weight), handed_in=self.handed_in)
-
-    def known(self) -> tuple[IntArray, IntArray]:
-        """Rows and groups of S."""
-        rows, groups = np.array(self.rows, dtype=np.int64), np.array(self.groups, dtype=np.int64)
-        return rows[groups != UNKNOWN], groups[groups != UNKNOWN]
-
-    def likeliest(self) -> tuple[IntArray, IntArray]:
-        """Rows and groups of S with each row once: where annotators disagree, the group with the most weight."""
-        rows, groups = self.known()
-        if len(np.unique(rows)) == len(rows):
-            return rows, groups
-        best = np.lexsort((groups, -self.trust(), rows))  # by row, the heaviest group first
-        first = best[np.flatnonzero(np.r_[True, np.diff(rows[best]) != 0])]
-        return rows[first], groups[first]
-
-    def trust(self) -> npt.NDArray[np.float64]:
-        """Weights of S, in the order of `known`."""
-        weights, groups = np.array(self.weights), np.array(self.groups, dtype=np.int64)
-        return np.asarray(weights[groups != UNKNOWN], dtype=np.float64)
-
-    def groups_seen(self) -> set[int]:
-        """Groups that have been answered at least once."""
-        return {group for group in self.groups if group != UNKNOWN}
-
-    def empty_cells(self, labels: IntArray, n_groups: int) -> list[tuple[int, int]]:
-        """The (group, label) cells that nobody is known of; labels (n,) of the rows that may be asked about."""
-        rows, groups = self.known()
-        filled = set(zip(groups.tolist(), labels[rows].tolist(), strict=True))
-        return [(group, label) for group in range(n_groups) for label in (0, 1) if (group, label) not in filled]
-
-
 @dataclass(frozen=True)
 class AnsweredRows:
     """S of T trajectories side by side, padded to the longest: padding has no membership and target UNKNOWN."""
@@ -180,3 +107,48 @@ def write_answers(
     trust = torch.ones(len(rows)) if weights is None else torch.from_numpy(weights)
     known.index_put_((torch.from_numpy(place), torch.from_numpy(groups)), trust.to(membership.dtype), accumulate=True)
     membership[..., torch.from_numpy(answered), :] = known
+
+
+def first_choices(pool: Pool, closed: Collection[int] = ()) -> Iterator[Choice]:
+    """Everybody who may be asked about, in the order of the first answers: random, alternating between the labels."""
+    yield from first_rows(pool.labels.numpy(), generator(pool.seed, "first", pool.dataset), closed)
+
+
+def first_choices_until_done(
+    pool: Pool, budget: int, groups_seen: Callable[[], int], closed: Collection[int] = ()
+) -> Iterator[Choice]:
+    """The people to ask first, until every group has been seen; the caller takes each answer before the next."""
+    for asked, choice in enumerate(first_choices(pool, closed)):
+        if first_answers_done(asked, groups_seen(), pool.n_groups, budget):
+            return
+        yield choice
+
+
+def mapped_tensor(matrix: Stored) -> Tensor:
+    """A tensor over the same memory, mapped or not; nobody may write to it."""
+    matrix = np.asarray(matrix)
+    if matrix.flags.writeable:
+        return torch.from_numpy(matrix)
+    # torch warns of arrays it could write to although it must not; nothing here writes to embeddings
+    address = matrix.__array_interface__ | {"data": (matrix.__array_interface__["data"][0], False)}
+    return torch.from_numpy(np.asarray(_Exposed(address, matrix)))
+
+
+class _Exposed:
+    """Memory under another description; keeps its owner alive."""
+
+    def __init__(self, interface: dict[str, object], owner: Stored) -> None:
+        self.__array_interface__ = interface
+        self.owner = owner
+
+
+def in_blocks(compute: Callable[[Tensor], Tensor], embeddings: Tensor, size: int | None = None) -> Tensor:
+    """What `compute` gives for blocks of rows (dimension 1 of its result), put together in one sweep."""
+    result: Tensor | None = None
+    for here, block in blocks(embeddings.numpy(), size):
+        part = compute(mapped_tensor(block))  # (T, b, ...)
+        if result is None:
+            result = torch.empty((part.shape[0], len(embeddings), *part.shape[2:]), dtype=part.dtype)
+        result[:, here] = part
+    assert result is not None
+    return result

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from apod.data import Dataset, IntArray, Split, TableEncoder, split_rows
-from apod.data.blocks import encode_numbers, fit_numbers, is_large, mapped_tensor, take_rows
-from apod.errors import InputError
-from apod.method.pool import Pool
+from apod.data.blocks import encode_numbers, fit_numbers, is_large, take_rows
+from apod.data.dataset import check_parts
+from apod.method.pool import Pool, mapped_tensor
 from apod.method.proxy import inputs_for
 from apod.method.settings import Settings
 from apod.models.body import Body, EmbeddingBody
@@ -126,15 +126,3 @@ def make_pool(dataset: Dataset, split: Split, embeddings: Tensor, seed: int, inp
         inputs=None if inputs is None else inputs[split.train],
         validation_inputs=None if inputs is None else inputs[split.validation],
     )
-
-
-def check_parts(dataset: Dataset, split: Split) -> None:
-    """InputError where there is nothing to compare, or a part holds one label only."""
-    if len(dataset.group_names) < 2:
-        raise InputError(f"{dataset.name} has only one group: fairness needs at least two to compare.")
-    for name, rows in (("training", split.train), ("validation", split.validation), ("test", split.test)):
-        if len(np.unique(dataset.labels[rows])) < 2:
-            raise InputError(
-                f"The {name} part of {dataset.name} ({len(rows)} rows) does not hold both labels: "
-                "give more rows or another split."
-            )

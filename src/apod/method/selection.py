@@ -15,14 +15,14 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from apod.data.blocks import moments
 from apod.data.dataset import IntArray
 from apod.errors import InputError
 from apod.maxmin import Coverage, Rows, typical_rows
-from apod.method.pool import Pool
-from apod.randomness import generator
 
 FloatArray = npt.NDArray[np.floating]
 BoolArray = npt.NDArray[np.bool_]
+Matrix = npt.NDArray[np.floating]
 
 
 Scores = tuple[FloatArray, FloatArray]
@@ -253,25 +253,10 @@ def first_rows(labels: IntArray, rng: np.random.Generator, closed: Collection[in
                 yield Choice(int(pile[place]), reason, 1 / (len(pile) - place))
 
 
-def first_choices(pool: Pool, closed: Collection[int] = ()) -> Iterator[Choice]:
-    """Everybody who may be asked about, in the order of the first answers: random, alternating between the labels."""
-    yield from first_rows(pool.labels.numpy(), generator(pool.seed, "first", pool.dataset), closed)
-
-
 def first_answers_done(asked: int, groups_seen: int, n_groups: int, budget: int) -> bool:
     """Whether random answers may end: every group was seen, or a third of the budget went into looking for it."""
     least = min(FIRST_ANSWERS, budget)
     return asked >= max(least, budget // 3) or (asked >= least and groups_seen == n_groups)
-
-
-def first_choices_until_done(
-    pool: Pool, budget: int, groups_seen: Callable[[], int], closed: Collection[int] = ()
-) -> Iterator[Choice]:
-    """The people to ask first, until every group has been seen; the caller takes each answer before the next."""
-    for asked, choice in enumerate(first_choices(pool, closed)):
-        if first_answers_done(asked, groups_seen(), pool.n_groups, budget):
-            return
-        yield choice
 
 
 def named_reason(reason: Reason, group_names: Sequence[str], label_names: Sequence[str]) -> Reason:
@@ -281,3 +266,18 @@ def named_reason(reason: Reason, group_names: Sequence[str], label_names: Sequen
         if found.get(key) is not None:
             found[key] = names[int(found[key] or 0)]
     return found
+
+
+class Likeness:
+    """Rows of several matrices side by side, each in units of its own spread; made for those rows that are taken."""
+
+    def __init__(self, parts: Sequence[Matrix]) -> None:
+        self._parts = [(part, _spread(part) if len(parts) > 1 else 1.0) for part in parts]
+
+    def __getitem__(self, rows: IntArray) -> Matrix:
+        return np.hstack([part[rows] / spread for part, spread in self._parts])
+
+
+def _spread(rows: Matrix) -> float:
+    """Mean distance (root mean square) from the middle."""
+    return float(np.sqrt((moments(rows)[1] ** 2).sum())) or 1.0

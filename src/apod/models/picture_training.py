@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from apod.errors import CheckpointError, InputError
-from apod.files import digest, only_one, read_tensors, replacing, write_tensors
+from apod.files import digest, only_one, read_arrays, replacing, write_arrays
 from apod.models.body import Clock, FloatArray, Progress, linear_start, nt_xent, shuffled_batches
 from apod.models.resnet import (
     Pictures,
@@ -229,14 +229,14 @@ def pretrain_image_body(
     file, finished = folder / "checkpoint.safetensors", folder / "body.safetensors"
     with only_one(folder / "lock"):  # whoever comes second waits, and finds the finished body
         if finished.is_file():
-            state, facts = read_tensors(finished, key)
+            state, facts = read_arrays(finished, key)
             return ResNetBody.from_state(state, tuple(facts["history"]))
         training = Training.start(settings, seed, name)
         if file.is_file():
-            training.restore(*read_tensors(file, key))
+            arrays, facts = read_arrays(file, key)
+            training.restore({label: torch.from_numpy(own) for label, own in arrays.items()}, facts)
         body = _trained(training, pictures, (file, key), progress)
-        weights = {label: torch.tensor(value) for label, value in body.state().items()}
-        write_tensors(finished, weights, {"key": key, "history": list(body.history)})
+        write_arrays(finished, body.state(), {"key": key, "history": list(body.history)})
         file.unlink(missing_ok=True)
     return body
 
@@ -250,5 +250,6 @@ def _trained(
         training.run_epoch(all_pictures, clock)
         if save is not None:
             path, key = save
-            write_tensors(path, training.tensors(), training.facts() | {"key": key})
+            arrays = {label: value.numpy() for label, value in training.tensors().items()}
+            write_arrays(path, arrays, training.facts() | {"key": key})
     return ResNetBody(training.network, tuple(training.history))

@@ -7,6 +7,7 @@ would be made from, and digests contents.
 from __future__ import annotations
 
 import copy
+import sys
 from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -132,7 +133,7 @@ def frozen(estimator: Any) -> Any:
     if isinstance(estimator, LogitModule):
         return estimator
     inner = getattr(estimator, "estimator", None)
-    module = estimator if _is_module(estimator) else inner if _is_module(inner) else None
+    module = estimator if is_module(estimator) else inner if is_module(inner) else None
     return estimator if module is None else LogitModule(module)
 
 
@@ -145,7 +146,7 @@ def mute(estimator: Any) -> bool:
 def own_classes(estimator: Any) -> npt.NDArray[Any] | None:
     """The labels a fitted model knows, None where it does not say."""
     own = getattr(estimator, "classes_", None)
-    return None if own is None or _is_module(estimator) else np.asarray(own)
+    return None if own is None or is_module(estimator) else np.asarray(own)
 
 
 def on_rows(estimator: Any, method: str, rows: Any, count: int, what: str, names: IntArray | None = None) -> Any:
@@ -202,8 +203,7 @@ def _first_failing(call: Any, rows: Any, count: int) -> int | None:
     return low if count and fails(low, high) else None
 
 
-def _is_module(value: Any) -> bool:
-    import sys
-
+def is_module(value: Any) -> bool:
+    """Whether it is a torch module."""
     torch = sys.modules.get("torch")  # whoever holds a module has imported torch
     return torch is not None and isinstance(value, torch.nn.Module)

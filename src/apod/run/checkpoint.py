@@ -15,22 +15,23 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import numpy.typing as npt
 import pandas as pd
-import torch
-from torch import Tensor
 
 from apod.data.blocks import blocks, is_large
 from apod.data.dataset import UNKNOWN, Dataset
 from apod.errors import CheckpointError
-from apod.files import digest, read_tensors, write_private, write_tensors
-from apod.method.algorithm1 import Mitigation, Question
-from apod.method.choice import BestHeads
-from apod.method.pool import Answers
+from apod.files import Arrays, digest, read_arrays, write_arrays, write_private
+from apod.method.algorithm1 import Answers, Question
 from apod.report.run_page import SCHEMA_VERSION
 from apod.run.record import AUDIT, VERIFYING
+
+if TYPE_CHECKING:
+    from apod.method.choice import BestHeads
+    from apod.method.head_mitigation import Mitigation
 
 
 @dataclass(frozen=True)
@@ -124,8 +125,7 @@ class Checkpoint:
             "answers": [[list(a.rows), list(a.groups), list(a.weights)] for a in mitigation.answers],
             "record": record,
         }
-        tensors = {name: torch.as_tensor(value) for name, value in mitigation.arrays().items()}
-        write_tensors(self._state, tensors | _kept(best), facts)
+        write_arrays(self._state, mitigation.arrays() | _kept(best), facts)
 
     def load(
         self, mitigation: Mitigation, best: BestHeads, heard: Mapping[tuple[int, int], int], recorded: Collection[str]
@@ -136,15 +136,15 @@ class Checkpoint:
         """
         if not self._state.exists():
             return None
-        tensors, facts = read_tensors(self._state, self._key)
+        arrays, facts = read_arrays(self._state, self._key)
         try:
             round_, answers = _checked_round(facts["round"]), _checked_answers(facts["answers"], mitigation, heard)
-            _check_tensors(tensors, mitigation, best, round_)
+            _check_arrays(arrays, mitigation, best, round_)
             record = _checked_record(facts["record"], recorded, round_, answers)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise _damaged(f"it is no state of a run ({type(error).__name__})") from error
-        mitigation.restore({name: tensor.numpy() for name, tensor in tensors.items()}, round_)
-        best.restore({n.removeprefix("best."): tensor for n, tensor in tensors.items() if n.startswith("best.")})
+        mitigation.restore(arrays, round_)
+        best.restore({n.removeprefix("best."): own for n, own in arrays.items() if n.startswith("best.")})
         for number, told in enumerate(answers):
             mitigation.answers[number] = told
             mitigation.coverage[number].add(told.known()[0].tolist()[told.handed_in :])  # those are there already
@@ -161,8 +161,8 @@ def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-def _kept(best: BestHeads) -> dict[str, Tensor]:
-    return {f"best.{name}": tensor for name, tensor in best.state().items()}
+def _kept(best: BestHeads) -> dict[str, npt.NDArray[Any]]:
+    return {f"best.{name}": own for name, own in best.state().items()}
 
 
 def line_digest(last: str, given: Mapping[str, Any]) -> str:
@@ -221,18 +221,18 @@ def _checked_answers(saved: Any, mitigation: Mitigation, heard: Mapping[tuple[in
     return found
 
 
-def _check_tensors(tensors: Mapping[str, Tensor], mitigation: Mitigation, best: BestHeads, round_: int) -> None:
+def _check_arrays(arrays: Arrays, mitigation: Mitigation, best: BestHeads, round_: int) -> None:
     """Names, types and shapes are those of this run's heads and f_a, and the numbers are numbers."""
-    expected = {name: torch.as_tensor(value) for name, value in mitigation.arrays().items()} | _kept(best)
-    _require(set(tensors) == set(expected), "its arrays are not those of this run")
+    expected = {name: np.asarray(value) for name, value in mitigation.arrays().items()} | _kept(best)
+    _require(set(arrays) == set(expected), "its arrays are not those of this run")
     for name, like in expected.items():
-        found = tensors[name]
-        size = (len(tensors["best.rounds"]), *like.shape[1:]) if name in ("best.rounds", "best.heads") else like.shape
+        found = arrays[name]
+        size = (len(arrays["best.rounds"]), *like.shape[1:]) if name in ("best.rounds", "best.heads") else like.shape
         _require(found.dtype == like.dtype and found.shape == size, f"{name} has another type or shape")
         if name == "best.score":
-            _require(not bool((found == torch.inf).any()), "a score is infinite")
-        elif found.is_floating_point():
-            _require(bool(torch.isfinite(found).all()), f"{name} holds what is no number")
+            _require(not bool((found == np.inf).any()), "a score is infinite")
+        elif found.dtype.kind == "f":
+            _require(bool(np.isfinite(found).all()), f"{name} holds what is no number")
         if name.endswith((".square", ".scale", ".steps", ".step")):
             _require(bool((found >= 0).all()), f"{name} is negative")
         if name in ("best.round", "best.rounds"):

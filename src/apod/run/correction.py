@@ -13,7 +13,7 @@ import pandas as pd
 
 from apod.classifier import APODClassifier
 from apod.classifier.deployment import classifier_of
-from apod.data.dataset import UNKNOWN, Dataset, IntArray, Split, split_rows
+from apod.data.dataset import UNKNOWN, Dataset, IntArray, Split, check_parts, split_rows
 from apod.data.own import require_column
 from apod.errors import InputError
 from apod.fairness.notions import find_notion
@@ -23,7 +23,6 @@ from apod.method.correction_choice import Limits, affordable
 from apod.method.correction_fit import STRENGTHS, FittedCorrection
 from apod.method.gap_interval import GapEstimate
 from apod.method.plan import POWER, confirmation
-from apod.method.prepare import check_parts
 from apod.method.settings import Settings
 from apod.method.verification import Verified, plan_verification
 from apod.models.model import Fitted, fit_scores, probabilities_of

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,18 +17,18 @@ from apod.audit.estimate import ENOUGH
 from apod.data.dataset import UNKNOWN, Dataset, IntArray, check_group_count
 from apod.errors import InputError
 from apod.files import digest
-from apod.method.algorithm1 import Answered, run_rounds
+from apod.method.algorithm1 import Answered, Answers, run_rounds
 from apod.method.annotators import Annotator, Interview, RecordedGroups
-from apod.method.pool import Answers
-from apod.method.prepare import Prepared, prepare
 from apod.method.settings import PER_STRENGTH, Settings, answers_allowed
-from apod.processes import one_thread
+from apod.processes import blas_on_one_thread, one_thread
 from apod.report.run_page import SCHEMA_VERSION
 from apod.run.approach import Approach, Finished, Recorder, answers_notes, measured
 from apod.run.checkpoint import Checkpoint, Sizes, data_fingerprint, fingerprint
 from apod.run.correction import CorrectionOfModel
-from apod.run.heads import HeadsOnBody
 from apod.run.record import Audited, audited
+
+if TYPE_CHECKING:
+    from apod.method.prepare import Prepared
 
 MOST_VERIFYING = 0.33
 """Share of the budget that may be kept to verify a correction."""
@@ -78,7 +78,6 @@ class Stopwatch:
         return {"total_seconds": round(time.perf_counter() - self._started, 3), **parts}
 
 
-@one_thread()
 def run_experiment(
     dataset: Dataset,
     settings: Settings,
@@ -107,37 +106,40 @@ def run_experiment(
     listener, watch = listener or Listener(), Stopwatch()
     plan = _check(dataset, settings, budget, (audit_share, verify_share), annotator, score)
     facts = _facts(dataset, settings, plan, seed, (audit_share, verify_share), score)
-    approach = _approach(dataset, settings, plan.training, seed, listener, watch, prepared, score)
-    known, closed = _known(dataset, approach.split.train, annotator)
-    approach.mitigation.begin_with(known, closed)
-    recorder = Recorder(approach)
-    saved = Checkpoint(checkpoint, fingerprint(dataset, facts)) if checkpoint else None
-    heard = _take_up(saved, resume, approach, recorder)
-    answer = annotator or RecordedGroups(dataset.groups, dataset.group_names)
-    keep = saved.keep if saved else lambda question, group: None
-    interview = Interview(answer, dataset.group_names, approach.split.train, heard, keep)
-    listener.stage("Asking and refitting")
-    _run(approach, interview, plan.training, recorder, saved, listener, watch)
-    if plan.verify:
-        listener.stage("Verifying")
-        both = np.concatenate([approach.split.train, approach.split.validation])
-        handed_in, blank = _known(dataset, both, annotator)
-        verifying = Interview(answer, dataset.group_names, both, heard, keep)
-        recorder.take_verifying(approach.verify(plan.verify, verifying, [*handed_in.rows, *blank]))
-    outcome = _finish(approach, recorder, facts | {"preset": preset}, watch)
-    if plan.verify and outcome.result["verification"] is None:
-        outcome.result["notes"].append(f"There was no correction to verify: {plan.verify} answers were not asked for.")
-    if plan.audit:
-        listener.stage("Auditing")
-        auditing = Interview(answer, dataset.group_names, approach.split.test, heard, keep)
-        known, closed = _known(dataset, approach.split.test, annotator)
-        outcome.result["audit"] = _audit(outcome, plan.audit, auditing, seed, known, closed)
-        if plan.audit < ENOUGH:
+    with blas_on_one_thread if settings.corrects else one_thread():  # the same sums on every machine
+        approach = _approach(dataset, settings, plan.training, seed, listener, watch, prepared, score)
+        known, closed = _known(dataset, approach.split.train, annotator)
+        approach.mitigation.begin_with(known, closed)
+        recorder = Recorder(approach)
+        saved = Checkpoint(checkpoint, fingerprint(dataset, facts)) if checkpoint else None
+        heard = _take_up(saved, resume, approach, recorder)
+        answer = annotator or RecordedGroups(dataset.groups, dataset.group_names)
+        keep = saved.keep if saved else lambda question, group: None
+        interview = Interview(answer, dataset.group_names, approach.split.train, heard, keep)
+        listener.stage("Asking and refitting")
+        _run(approach, interview, plan.training, recorder, saved, listener, watch)
+        if plan.verify:
+            listener.stage("Verifying")
+            both = np.concatenate([approach.split.train, approach.split.validation])
+            handed_in, blank = _known(dataset, both, annotator)
+            verifying = Interview(answer, dataset.group_names, both, heard, keep)
+            recorder.take_verifying(approach.verify(plan.verify, verifying, [*handed_in.rows, *blank]))
+        outcome = _finish(approach, recorder, facts | {"preset": preset}, watch)
+        if plan.verify and outcome.result["verification"] is None:
             outcome.result["notes"].append(
-                f"{plan.audit} audit answers say nothing about a gap: it takes about {ENOUGH} until its interval is "
-                "narrower than half of all a gap can be."
+                f"There was no correction to verify: {plan.verify} answers were not asked for."
             )
-    return outcome
+        if plan.audit:
+            listener.stage("Auditing")
+            auditing = Interview(answer, dataset.group_names, approach.split.test, heard, keep)
+            known, closed = _known(dataset, approach.split.test, annotator)
+            outcome.result["audit"] = _audit(outcome, plan.audit, auditing, seed, known, closed)
+            if plan.audit < ENOUGH:
+                outcome.result["notes"].append(
+                    f"{plan.audit} audit answers say nothing about a gap: it takes about {ENOUGH} until its interval "
+                    "is narrower than half of all a gap can be."
+                )
+        return outcome
 
 
 def _known(dataset: Dataset, rows: IntArray, annotator: Annotator | None) -> tuple[Answers, list[int]]:
@@ -222,6 +224,9 @@ def _approach(
         listener.stage("Fitting the base model" if score is None else "Reading the scores")
         with watch.time("model"):
             return CorrectionOfModel(dataset, settings, seed, score)
+    from apod.method.prepare import prepare  # with torch, which a corrected model does without
+    from apod.run.heads import HeadsOnBody
+
     listener.stage("Pre-training the body")
     with watch.time("body"):
         prepared = prepared or prepare(dataset, settings, seed, listener.body)

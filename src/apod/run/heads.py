@@ -14,8 +14,9 @@ import torch
 from apod.data.blocks import steps_per_round
 from apod.data.dataset import Dataset, Split
 from apod.heads.bank import HeadBank
-from apod.method.algorithm1 import Answered, Ask, Mitigation, Plan
+from apod.method.algorithm1 import Answered, Ask
 from apod.method.choice import BestHeads, HeadChoice, RoundHeads, RoundScores
+from apod.method.head_mitigation import Mitigation, Plan
 from apod.method.outlook import WITHHELD, answered, as_expected, expected_gap, gain, is_enough, look_ahead
 from apod.method.pod import Training
 from apod.method.prepare import Prepared

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,12 +28,14 @@ from apod.fairness.metrics import (
     paired_bootstrap,
 )
 from apod.fairness.notions import Notion, count_events
-from apod.method.algorithm1 import Answered, Mitigation, Question
+from apod.method.algorithm1 import Answered, Answers, Question
 from apod.method.annotators import Interview
-from apod.method.pool import Answers
 from apod.method.selection import Choice, named_reason
 from apod.randomness import generator
 from apod.text import number
+
+if TYPE_CHECKING:
+    from apod.method.head_mitigation import Mitigation
 
 
 def compared(result: Mapping[str, Any]) -> dict[str, Any]:
