@@ -94,7 +94,9 @@ class _RateParity:
         """The sum of highest minus lowest rate; half of it where every decision is counted: one's loss is another's
         gain."""
         each = spread(rates, skip_undefined=skip_undefined)  # (..., k, e)
-        return np.asarray(each.sum((-2, -1)) / (2 if each.shape[-1] > 1 else 1))
+        flat = each.reshape(*each.shape[:-2], -1)
+        total = sum(flat[..., place] for place in range(flat.shape[-1]))  # few: many times as fast as a reduction
+        return np.asarray(total / (2 if each.shape[-1] > 1 else 1))
 
     def _labels(self) -> tuple[int, ...]:
         return tuple(range(self.classes))

@@ -99,9 +99,12 @@ def trace_paths(
         base += (inside * people.decisions[rows].astype(flat.dtype)) @ flat
         moved += _placement(cells[rows], people.decisions[rows], band[:, rows], count) @ flat
     with np.errstate(divide="ignore", invalid="ignore"):  # 0/0: a group with nobody in a cell has no rate
-        steps = moved.reshape(2, len(band), count, k, width) / total
+        steps = moved.reshape(2, len(band), count, k, width)
+        steps /= total
         rates, people_each = base / total, total**2 / squares
-    along = np.cumsum(steps, axis=2).reshape(2, len(band), count, k, *versions).transpose(0, 1, 2, 4, 3, 5)
+    for place in range(1, count):  # in the order of memory, which `cumsum` along this axis is not
+        steps[:, :, place] += steps[:, :, place - 1]
+    along = steps.reshape(2, len(band), count, k, *versions).transpose(0, 1, 2, 4, 3, 5)
     split = (each.reshape(k, *versions).swapaxes(0, 1) for each in (rates, total, people_each))
     return Paths(next(split), along[0], along[1], *split)
 
@@ -196,11 +199,12 @@ def falls(notion: Notion, paths: Paths, noise: Floats) -> Falls:
     before, favoured = notion.gap(base[:, :, None]), np.sign(_differences(base))  # (S,), (S, k, G - 1)
     found = np.empty((4, *paths.up.shape[:2]))
     for direction in range(len(paths.up)):
-        moved = (paths.up[direction] - paths.down[direction])[:, turn]  # (R, S, k, G)
+        moved = paths.up[direction] - paths.down[direction]  # (R, D, k, G)
+        moved = moved if len(turn) == draws else moved[:, turn]  # (R, S, k, G)
         slope, rest = change[direction, :, :, None].swapaxes(0, 1)  # (R, 1, k, G) each
         rates = base + moved + slope * noise[:, 0] + rest * noise[:, 1]
         fall = before - notion.gap(rates[..., None, :])  # (R, S)
-        turned = (favoured * _differences(rates)).reshape(*fall.shape, -1).min(axis=2) < -CLEARLY  # (R, S)
+        turned = (favoured * _differences(rates) < -CLEARLY).reshape(*fall.shape, -1).any(axis=2)  # (R, S)
         found[:, direction] = fall.mean(axis=1), fall.std(axis=1), (fall > 0).mean(axis=1), turned.mean(axis=1)
     return Falls(*found)
 
@@ -216,9 +220,10 @@ def sampling_roots(paths: Paths) -> tuple[Floats, Floats]:
     Returns own (k, G) and change (A, R, 2, k, G), by mean rates. Within a cell and group a person's change is +1, -1 or
     0, the decision 0 or 1, and only people decided 1 can change by -1.
     """
-    people = np.nanmean(paths.people, axis=0).clip(1e-9)  # (k, G)
-    rate = np.nanmean(paths.base, axis=0)
-    up, down = np.nanmean(paths.up, axis=2), np.nanmean(paths.down, axis=2)  # (A, R, k, G)
+    mean = np.mean if paths.expected.all() else np.nanmean  # a rate is undefined where nobody is expected
+    people = mean(paths.people, axis=0).clip(1e-9)  # (k, G)
+    rate = mean(paths.base, axis=0)
+    up, down = mean(paths.up, axis=2), mean(paths.down, axis=2)  # (A, R, k, G)
     own = np.sqrt((rate * (1 - rate)).clip(1e-12) / people)
     together = (-down - rate * (up - down)) / people  # covariance of decision and change
     alone = (up + down - (up - down) ** 2) / people

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -49,6 +50,7 @@ from apod.method.posterior import (
     answers_key,
     fit_reader,
     memberships,
+    ordinary_memberships,
     sample,
 )
 from apod.method.sampler import KEPT
@@ -60,6 +62,8 @@ IntArray = npt.NDArray[np.int64]
 STRENGTHS = np.geomspace(0.02, 1.5, 20)
 """Places on a direction's path, besides 0."""
 NOISE = 256
+KEPT_CELLS = 1 << 23
+"""Columns of so many cells are remembered between refits; of more they are computed again."""
 STEADINESS_ROWS = 2000
 """So many people say what a draw's bias scores are relative to."""
 
@@ -80,6 +84,16 @@ class Population:
 
     def __len__(self) -> int:
         return len(self.people)
+
+    def members(self, weights: Floats) -> Floats:
+        """(n, G) everybody's P(group | x) by `Posterior.score_weights`."""
+        if len(self) * self.reader.ordinary_count > KEPT_CELLS:
+            return memberships(self.reader, weights, self.people.inputs)
+        return ordinary_memberships(self._ordinary, weights)
+
+    @cached_property
+    def _ordinary(self) -> Floats:
+        return self.reader.ordinary(self.people.inputs)
 
     @property
     def judged(self) -> Judged:
@@ -252,7 +266,7 @@ def judge(
     """Bias scores at the posterior's mean, every direction and strength judged by these memberships, and the choice."""
     notion, eta = population.notion, population.eta
     weights = posterior.score_weights() if frozen is None else frozen.weights
-    members = memberships(population.reader, weights, population.people.inputs)
+    members = population.members(weights)
     scores = fit_bias_scores(notion, eta, members) if frozen is None else frozen.scores
     k, groups = scores.shares.shape
     directions = _directions(k, groups) if frozen is None else frozen.direction[None]

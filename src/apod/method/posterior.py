@@ -151,8 +151,10 @@ class Posterior:
         flat = self.weights.reshape(draws * (groups - 1), -1).astype(np.float32)
         logits = (columns.astype(np.float32, copy=False) @ flat.T).reshape(len(columns), draws, groups - 1)
         if groups == 2:
-            first = expit(logits)
-            return np.concatenate([first, 1 - first], axis=2)
+            both = np.empty((len(columns), draws, 2), dtype=np.float32)
+            expit(logits[..., 0], out=both[..., 0])
+            np.subtract(1, both[..., 0], out=both[..., 1])
+            return both
         return np.asarray(softmax(np.concatenate([logits, np.zeros_like(logits[..., :1])], axis=2), axis=2))
 
     def blocks(self, columns: Matrix, rows: IntArray, likelihood: Floats) -> Iterator[Block]:
@@ -173,7 +175,12 @@ class Posterior:
 
 def memberships(reader: Reader, weights: Floats, inputs: Matrix) -> Floats:
     """(n, G) P(group | x) by `Posterior.score_weights`; needs no label."""
-    logits = reader.ordinary(inputs) @ weights[:, :-1].T + weights[:, -1]
+    return ordinary_memberships(reader.ordinary(inputs), weights)
+
+
+def ordinary_memberships(columns: Floats, weights: Floats) -> Floats:
+    """The same of people by their ordinary columns (n, p)."""
+    logits = columns @ weights[:, :-1].T + weights[:, -1]
     return np.asarray(softmax(np.column_stack([logits, np.zeros(len(logits))]), axis=1))
 
 

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from apod.data.dataset import as_frame, is_number
 from apod.models.estimator import FOLDS, EstimatorModel, out_of_fold
@@ -89,6 +90,8 @@ EMBEDDED = 200
 """So many columns, all of them numbers, are embeddings: made for a linear model, and trees take many times as long."""
 FEWEST_KNOWN = 10
 """Values of a column of numbers that are not missing, for a model to read it: in every fold there are some then."""
+ONE_THREAD_ROWS = 50_000
+"""Up to so many rows one thread fits: others would mostly wait for each other, with all cores busy."""
 CLEARLY = 1.5
 """Standard errors of the difference by which a candidate has to beat a simpler one."""
 
@@ -98,6 +101,15 @@ def fit_standard(
 ) -> Fitted:
     """The candidate with the best cross-validated accuracy, simpler ones first, fitted on all rows."""
     frame = plain_frame(X)
+    if len(frame) > ONE_THREAD_ROWS:
+        return _fit_best(frame, y, seed, candidates, threshold)
+    with threadpool_limits(1):
+        return _fit_best(frame, y, seed, candidates, threshold)
+
+
+def _fit_best(
+    frame: pd.DataFrame, y: IntArray, seed: int, candidates: Mapping[str, Recipe], threshold: float
+) -> Fitted:
     every = [name for name in frame.columns if is_number(frame[name])]
     categories = [name for name in frame.columns if name not in every]
     numbers = [name for name in every if frame[name].notna().sum() >= min(FEWEST_KNOWN, len(frame))]
