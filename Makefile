@@ -8,6 +8,8 @@ READY := $(VENV)/.ready
 WORKERS ?= 2
 # the matrices are small: waiting for a second thread costs more than it gains
 export OMP_NUM_THREADS ?= 1
+# where it is set, every process compiles torch anew: 3 seconds each
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test-fast test test-slow check docs dist hashes bench format clean
 

@@ -172,7 +172,7 @@ def test_the_last_layer_is_where_the_weighed_loss_is_least(c: float) -> None:
 def test_top_activations_are_those_the_head_s_last_layer_sees() -> None:
     sizes = (3, 5, 4, 2)
     bank = HeadBank.replicate(initial_parameters(sizes, np.random.default_rng(0)), 1, sizes)
-    rows = torch.randn(6, 3)
+    rows = torch.randn(6, 3, generator=torch.Generator().manual_seed(0))
     last = bank.layers[-1]
     logits = torch.from_numpy(top_activations(bank, rows)).float() @ last.weight[0] + last.bias[0]
     torch.testing.assert_close(logits, bank.logits(rows)[0])

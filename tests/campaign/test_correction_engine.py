@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,19 @@ def answered(folder: Path, rows: int = 300, budget: int = 16, **more: Any) -> Ca
     return campaign
 
 
+@pytest.fixture(scope="module")
+def audited(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a campaign that is answered; tests work on copies."""
+    folder = tmp_path_factory.mktemp("audited") / "campaign"
+    folder.mkdir()
+    answered(folder, audit_share=0.25, budget=40).close()
+    return folder
+
+
+def copied(folder: Path, to: Path) -> Campaign:
+    return Campaign.open(shutil.copytree(folder, to / "copy") / "people.db", refit="demand")
+
+
 def test_the_same_answers_in_any_order_give_the_same_model(tmp_path: Path) -> None:
     campaign = answered(tmp_path)
     answers, engine = list(campaign.answers()), CorrectionEngine(campaign.materials)
@@ -60,9 +74,10 @@ def test_the_same_answers_in_any_order_give_the_same_model(tmp_path: Path) -> No
             assert np.array_equal(array, again.arrays[name])
 
 
-def test_dashboard_status_classifier_and_report_are_one_model(tmp_path: Path) -> None:
+@pytest.mark.xdist_group("audited")
+def test_dashboard_status_classifier_and_report_are_one_model(audited: Path, tmp_path: Path) -> None:
     people = make_example(300, seed=2)
-    campaign = answered(tmp_path, audit_share=0.25, budget=40)
+    campaign = copied(audited, tmp_path)
     point, classifier, facts = campaign.operating_point(), campaign.classifier(), campaign_facts(campaign)
     assert point is not None
     shown = campaign.dashboard().operating
@@ -80,8 +95,9 @@ def test_dashboard_status_classifier_and_report_are_one_model(tmp_path: Path) ->
         assert np.array_equal(decided.get("after", decided["before"]), own)
 
 
-def test_the_owner_picks_another_place_on_the_path_and_everything_follows(tmp_path: Path) -> None:
-    campaign = answered(tmp_path, audit_share=0.25, budget=40)
+@pytest.mark.xdist_group("audited")
+def test_the_owner_picks_another_place_on_the_path_and_everything_follows(audited: Path, tmp_path: Path) -> None:
+    campaign = copied(audited, tmp_path)
     wanted = campaign.strengths()[12]
     campaign.choose(wanted)
     campaign.refit()

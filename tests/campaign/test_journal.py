@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 
 import pytest
 
@@ -11,6 +10,7 @@ from apod.campaign.errors import StoreError
 from apod.campaign.journal import Desk, _Slot
 from apod.errors import ApodError, InputError, UnknownName
 from apod.testing.engines import Workshop
+from support.waiting import until
 
 
 def test_commands_that_wait_together_share_one_commit(on_sqlite: Workshop) -> None:
@@ -32,13 +32,11 @@ def test_commands_that_wait_together_share_one_commit(on_sqlite: Workshop) -> No
     results: list[int] = []
     threads = [threading.Thread(target=lambda: results.append(journal.submit(slow)))]
     threads[0].start()
-    while not commits:
-        time.sleep(0.001)
+    until(lambda: commits)
     for number in range(1, 31):
         threads.append(threading.Thread(target=lambda n=number: results.append(journal.submit(lambda desk: n))))
         threads[-1].start()
-    while len(journal._waiting) < 30:
-        time.sleep(0.001)
+    until(lambda: len(journal._waiting) == 30)
     enter.set()
     for thread in threads:
         thread.join()
@@ -94,8 +92,7 @@ def test_nobody_keeps_a_receipt_of_a_commit_that_was_rolled_back(on_sqlite: Work
     threads += [threading.Thread(target=run, args=(number,)) for number in range(1, 11)]
     for thread in threads:
         thread.start()
-    while len(journal._waiting) < 10:
-        time.sleep(0.001)
+    until(lambda: len(journal._waiting) == 10)
     enter.set()
     for thread in threads:
         thread.join()
@@ -114,15 +111,13 @@ def test_whoever_leaves_the_line_does_not_hold_up_the_others(on_sqlite: Workshop
     enter, served = threading.Event(), []
     first = threading.Thread(target=lambda: journal.submit(lambda desk: enter.wait()))
     first.start()
-    while not journal._serving or journal._waiting:
-        time.sleep(0.001)
+    until(lambda: journal._serving and not journal._waiting)
     leaver: _Slot[int] = _Slot(lambda desk: served.append("leaver") or 0)
     leaver.called.acquire()
     journal._waiting.append(leaver)
     last = threading.Thread(target=lambda: served.append(journal.submit(lambda desk: "last")))
     last.start()
-    while len(journal._waiting) < 2:
-        time.sleep(0.001)
+    until(lambda: len(journal._waiting) == 2)
     enter.set()
     first.join()  # calls the leaver to serve
     with pytest.raises(KeyboardInterrupt):

@@ -142,8 +142,8 @@ def test_classifier_dashboard_and_report_name_one_operating_point_and_why(tmp_pa
 
     workshop = Workshop(Place(f"sqlite:///{tmp_path}/trial.db", tmp_path / "files"), MitigationEngine)
     options = {"strengths": [0.5, 1.0], "epochs": 1, "body_epochs": 1}
-    with workshop.create(rows=300, budget=40, audit_share=0.5, engine_options=options, refit="demand") as campaign:
-        for _ in range(30):
+    with workshop.create(rows=300, budget=16, audit_share=0.5, engine_options=options, refit="demand") as campaign:
+        for _ in range(12):
             question = campaign.ask("maria")
             campaign.tell(question, GROUPS[question.row % 2])
         campaign.refit()

@@ -33,15 +33,15 @@ def crowd(workshop: Workshop, out: Path, **habits: float) -> list[dict[str, Any]
 def test_fifty_annotators_in_five_processes_get_no_row_twice_and_no_locked_database(
     workshop: Workshop, tmp_path: Path
 ) -> None:
-    workshop.create(rows=500, budget=200, lookahead=40).close()
+    workshop.create(rows=500, budget=120, lookahead=40).close()
     people = crowd(workshop, tmp_path / "out")
     rows = [row for person in people for row, *_ in person["answers"]]
-    assert len(rows) == len(set(rows)) == 200
+    assert len(rows) == len(set(rows)) == 120
     campaign = workshop.open()
     status = campaign.status()
-    assert (status.answered, status.pending, status.uncounted) == (200, 0, 0)
+    assert (status.answered, status.pending, status.uncounted) == (120, 0, 0)
     asked = [entry["row"] for entry in campaign.log() if entry["what"] == "asked"]
-    assert len(asked) == len(set(asked)) == 200
+    assert len(asked) == len(set(asked)) == 120
     assert campaign.verify_log().ok
     assert status.annotators > 10
 

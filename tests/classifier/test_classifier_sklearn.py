@@ -31,9 +31,9 @@ from apod.errors import InputError
         APODClassifier(),
         APODClassifier(LogisticRegression()),
         APODClassifier(
-            body="contrastive", strengths=(0.5,), embedding=16, body_epochs=2, rounds=5, batch_size=32, random_state=0
+            body="contrastive", strengths=(0.5,), embedding=16, body_epochs=2, rounds=2, batch_size=32, random_state=0
         ),
-        APODClassifier(body="precomputed", rounds=5, batch_size=16),
+        APODClassifier(body="precomputed", rounds=2, batch_size=16),
     ]
 )
 def test_passes_the_checks_of_scikit_learn(estimator: APODClassifier, check: Callable[[APODClassifier], None]) -> None:

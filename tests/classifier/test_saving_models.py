@@ -118,7 +118,7 @@ def test_nothing_is_corrected_where_nobody_is_known(people: People, tmp_path: Pa
 
 MODELS: dict[str, Callable[[], Any]] = {
     "linear": LogisticRegression,
-    "trees": lambda: HistGradientBoostingClassifier(max_iter=5),
+    "trees": lambda: HistGradientBoostingClassifier(max_iter=5, random_state=0),
     "forest": lambda: RandomForestClassifier(5, random_state=0),
 }
 
@@ -195,7 +195,9 @@ def test_scores_from_elsewhere_are_corrected_after_loading(people: People, tmp_p
         loaded.predict(frame.assign(model_score=np.where(np.arange(300) == 4, 1.5, scores)))
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(data=st.data())
 def test_a_header_changed_anywhere_is_refused_or_predicts(
     data: st.DataObject, saved: Path, rich: pd.DataFrame, tmp_path: Path
@@ -221,7 +223,9 @@ def test_a_header_changed_anywhere_is_refused_or_predicts(
     assert set(predicted.tolist()) <= set(loaded.classes_.tolist())
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(data=st.data())
 def test_an_array_changed_anywhere_is_refused_or_predicts(
     data: st.DataObject, saved: Path, rich: pd.DataFrame, tmp_path: Path

@@ -21,7 +21,7 @@ from apod.models.resnet import ResNetBody, fresh_resnet18, random_views, resnet1
 
 pytestmark = pytest.mark.xdist_group("picture-training")  # they share a trained body
 
-TINY = ImageSettings(size=16, width=8, epochs=3, batch_size=8)
+TINY = ImageSettings(size=16, width=8, epochs=2, batch_size=8)
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +112,7 @@ def interrupted_at(step: int) -> object:
     return progress
 
 
-@pytest.mark.parametrize("step", [1, 8])  # in the first and third epoch of three steps each
+@pytest.mark.parametrize("step", [1, 5])  # in the first and second epoch of three steps each
 def test_an_interrupted_training_resumes_to_the_same_bits(trained: ResNetBody, tmp_path: Path, step: int) -> None:
     pictures = generated_pictures(20)
     arguments = {"settings": TINY, "seed": 0, "checkpoint_dir": tmp_path}
@@ -135,7 +135,7 @@ def progress(done, total, text):
     if done == 5:
         os.kill(os.getpid(), signal.SIGKILL)
 
-how = ImageSettings(size=16, width=8, epochs=3, batch_size=8)
+how = ImageSettings(size=16, width=8, epochs=2, batch_size=8)
 pretrain_image_body(np.load(sys.argv[1]), settings=how, seed=0, checkpoint_dir=sys.argv[2], progress=progress)
 """
 
@@ -147,7 +147,7 @@ def test_a_killed_training_leaves_a_usable_checkpoint_and_no_lock(trained: ResNe
     assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
     assert (folder / "checkpoint.safetensors").is_file()
     resumed = pretrain_image_body(generated_pictures(20), settings=TINY, seed=0, checkpoint_dir=folder)
-    assert len(resumed.history) == 3
+    assert len(resumed.history) == 2
     np.testing.assert_allclose(resumed.history, trained.history, rtol=1e-4)
     assert sorted(p.name for p in folder.iterdir()) == ["body.safetensors", "lock"]
 

@@ -73,5 +73,7 @@ def test_what_is_no_standard_model_is_not_read() -> None:
     from sklearn.preprocessing import StandardScaler
 
     frame = people(100, 0)[["age"]]
-    other = make_pipeline(StandardScaler(), RandomForestClassifier(3)).fit(frame, labels(people(100, 0), 1))
+    other = make_pipeline(StandardScaler(), RandomForestClassifier(3, random_state=0)).fit(
+        frame, labels(people(100, 0), 1)
+    )
     assert as_arrays(other, ["age"], [], frame) is None

@@ -241,9 +241,9 @@ def test_missing_cells_and_missing_records_are_welcome(people: Dataset) -> None:
 
 
 def test_three_groups_and_an_audit_share_run_end_to_end(tmp_path: Path) -> None:
-    people = make_example(n=900, n_groups=3, seed=4)
-    outcome = run_experiment(people, SETTINGS, budget=100, audit_share=0.8)
-    assert outcome.result["audit"]["answers"]["drawn"] == 80
+    people = make_example(n=600, n_groups=3, seed=4)
+    outcome = run_experiment(people, SETTINGS, budget=50, audit_share=0.8)
+    assert outcome.result["audit"]["answers"]["drawn"] == 40
     assert set(outcome.result["selected"]["groups"]) == set(people.group_names)
     assert {entry["group"] for entry in outcome.result["correction"]["direction"]} == set(people.group_names)
     assert write_outcome(outcome, tmp_path).exists()

@@ -19,6 +19,7 @@ from typing import Any
 import httpx2
 
 from apod.randomness import generator
+from support.waiting import PATIENCE
 
 
 @contextmanager
@@ -77,7 +78,7 @@ class Annotator(threading.Thread):
     def __init__(self, name: str, token: str, groups: tuple[str, ...], served: Served, allowance: Allowance) -> None:
         super().__init__(name=name, daemon=True)
         self.groups, self.served, self.allowance = groups, served, allowance
-        self.client = httpx2.Client(headers={"Authorization": f"Bearer {token}"}, timeout=20)
+        self.client = httpx2.Client(headers={"Authorization": f"Bearer {token}"}, timeout=PATIENCE)
         self.chance = random.Random(int(generator(0, "served", name).integers(2**32)))
         self.kept: dict[str, tuple[str, str, bool]] = {}  # question -> person, group, counted
         self.repeated = 0

@@ -82,11 +82,11 @@ def test_the_dashboard_moves_after_an_answer(owner: Visit, site: Site) -> None:
     owner.page.wait_for_function(
         "(before) => Number(document.querySelector('#when-text').textContent.split(' ')[1]) > before", arg=before
     )
-    owner.page.wait_for_timeout(500)
-    moved = owner.page.locator("#curve .points path").evaluate_all(
-        "(nodes) => nodes.map((n) => n.getAttribute('transform'))"
+    owner.page.wait_for_function(
+        """(places) => [...document.querySelectorAll('#curve .points path')]
+                       .some((node, k) => node.getAttribute('transform') !== places[k])""",
+        arg=places,
     )
-    assert moved != places
     count = site.campaign.status().answered
     owner.says(f"{count} of 40", "#cards")
 

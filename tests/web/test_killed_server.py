@@ -27,6 +27,7 @@ from web_people import GROUPS, people
 from apod.campaign import Campaign
 from apod.testing import Place
 from support.postgres import PostgresMissing, throwaway_postgres
+from support.waiting import PATIENCE
 
 log = logging.getLogger(__name__)
 logging.getLogger("httpx2").setLevel(logging.WARNING)  # not a line for every request
@@ -83,7 +84,7 @@ class Owner:
     """The owner of one life's server."""
 
     def __init__(self, origin: str, token: str) -> None:
-        self.client = httpx2.Client(base_url=f"{origin}/api/v1", headers={"X-Apod": "1"}, timeout=20)
+        self.client = httpx2.Client(base_url=f"{origin}/api/v1", headers={"X-Apod": "1"}, timeout=PATIENCE)
         assert self.client.post("/session", json={"token": token}).json()["role"] == "owner"
 
     def refits(self) -> int:
@@ -144,7 +145,7 @@ def attack(place: Place, kills: int) -> None:
     allowance.over.set()
     with life(place, served):  # the last one is left in peace
         for person in crowd:
-            person.join(600)
+            person.join(PATIENCE)
             assert not person.is_alive()
     assert [repr(person.error) for person in crowd if person.error] == []
     done["acknowledged"] = sum(len(person.kept) for person in crowd)
