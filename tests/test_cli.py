@@ -280,7 +280,7 @@ def test_a_campaign_pauses_and_resumes_from_the_command_line(people_csv: Path, t
     assert "row" in json.loads(apod("ask", "h.db", "--json", folder=tmp_path).stdout)
     assert json.loads(apod("status", "h.db", "--json", folder=tmp_path).stdout)["outlook"] is None
     assert apod("campaign", "close", "h.db", folder=tmp_path).returncode == 0
-    assert "was ended" in apod("campaign", "resume", "h.db", folder=tmp_path).stderr
+    assert "has ended" in apod("campaign", "resume", "h.db", folder=tmp_path).stderr
 
 
 def test_the_status_says_what_stands_what_was_erased_the_groups_and_the_end(people_csv: Path, tmp_path: Path) -> None:
@@ -306,7 +306,7 @@ def test_the_status_says_what_stands_what_was_erased_the_groups_and_the_end(peop
     assert "put to nobody else until 20" in handed
     assert apod("campaign", "close", "h.db", folder=tmp_path).returncode == 0
     lines = apod("status", "h.db", folder=tmp_path).stdout.splitlines()
-    assert lines[0] == "h: 1 of 5 answers, 2 in hands"
+    assert lines[0] == "h: 1 of 5 answers, 2 assigned"
     assert "  closed: nothing more is asked" in lines
     assert "  groups: circle, triangle" in lines
     assert "  2 more erased; they stay paid from the budget, which has 0 left" in lines
@@ -317,4 +317,4 @@ def test_ctrl_c_ends_a_command_with_one_line_and_status_130(tmp_path: Path, monk
     monkeypatch.setattr("apod.campaign.campaigns", lambda url: signal.raise_signal(signal.SIGINT))
     done = apod("campaign", "list", "hiring.db", folder=tmp_path)
     assert done.returncode == 130
-    assert done.stderr.splitlines() == ["interrupted: what was written before stays; run the command again to go on."]
+    assert done.stderr.splitlines() == ["interrupted: what was written before stays; run the command again to resume."]

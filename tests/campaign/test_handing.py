@@ -1,4 +1,4 @@
-"""Several questions in one annotator's hands, pausing, and a page that never waits for numerics; on both databases."""
+"""Several questions assigned to one annotator, pausing, and a page that never waits for numerics; on both databases."""
 
 from __future__ import annotations
 

@@ -29,7 +29,8 @@ def upgrade():
 '''
 
 
-NEXT = f"{int(schema.HEAD_REVISION) + 1:04}"
+NOW = schema.HEAD_REVISION
+NEXT = f"{int(NOW) + 1:04}"
 
 
 def scripts() -> ScriptDirectory:
@@ -92,7 +93,7 @@ def test_an_upgrade_that_fails_leaves_the_database_as_it_was(workshop: Workshop,
     with pytest.raises(StoreError):
         upgrade(campaign.store)
     with campaign.store.reading() as connection:
-        assert connection.execute(text("SELECT version_num FROM apod_version")).scalar() == schema.HEAD_REVISION
+        assert connection.execute(text("SELECT version_num FROM apod_version")).scalar() == NOW
     with pytest.raises(StoreError), campaign.store.reading() as connection:
         connection.execute(text("SELECT colour FROM apod_campaigns"))
 

@@ -121,7 +121,7 @@ def test_a_bad_parquet_folder_is_refused(people):
     part = where / "part-1.parquet"
     content = part.read_bytes()
     part.write_bytes(content[: len(content) // 2])
-    with pytest.raises(InputError, match="is no Parquet file"):
+    with pytest.raises(InputError, match="is not a Parquet file"):
         load_embedded(where, said)
     part.unlink()
     with pytest.raises(InputError, match=r"lacks part 1 \(1 missing\)"):

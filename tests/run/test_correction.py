@@ -141,7 +141,7 @@ def test_without_evidence_the_base_model_is_kept_and_the_result_says_why(people:
     assert result["selected"] == result["vanilla"]
     assert result["changes"]["total"] == 0
     assert not result["correction"]["applied"]
-    assert "stays as it is" in result["selected_because"]
+    assert "base model is kept" in result["selected_because"]
     assert result["estimate"]["base"] == result["estimate"]["selected"]
 
 

@@ -216,8 +216,8 @@ def test_the_owner_sees_whom_we_asked_and_who_answered(owner: Visit, site: Site)
 
 def test_pausing_is_one_button(owner: Visit) -> None:
     owner.page.get_by_role("button", name="Pause").click()
-    owner.says("Paused: nobody gets a case until you let it go on.")
-    owner.page.get_by_role("button", name="Go on").click()
+    owner.says("Paused: nobody gets a case until you resume it.")
+    owner.page.get_by_role("button", name="Resume").click()
     owner.page.get_by_role("button", name="Pause").wait_for()
 
 

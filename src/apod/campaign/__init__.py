@@ -1,6 +1,6 @@
 """Campaigns: durable ask and tell over SQLite or PostgreSQL.
 
-A campaign decides whom to ask about, puts each question into one person's hands, keeps every answer, and refits
+A campaign decides whom to ask about, assigns each question to one person, keeps every answer, and refits
 beside it. `Campaign` has one method per command; `docs/campaign.md` tells the life of an answer.
 """
 

@@ -33,7 +33,7 @@ class Progress:
     """
 
     answered: int
-    pending: int  # in somebody's hands
+    pending: int  # assigned to somebody
     budget: int
     phase: Phase
     mine_answered: int = 0
@@ -42,7 +42,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Hand:
-    """The questions in an annotator's hands, the current one first, or why there are none (see `Turn`).
+    """The questions assigned to an annotator, the current one first, or why there are none (see `Turn`).
 
     "preparing": the next questions are being computed; ask again after `retry_after` seconds.
     """

@@ -24,7 +24,7 @@ Why = Literal["question", "done", "wait", "preparing", "paused", "finished", "ex
 
 @dataclass(frozen=True)
 class Leased:
-    """A question in somebody's hands."""
+    """A question assigned to somebody."""
 
     id: str
     token: int
@@ -36,11 +36,11 @@ class Leased:
 
 @dataclass(frozen=True)
 class Nothing:
-    """No question, and why: all asked for, all in others' hands for now, campaign ended, nobody left in the pool."""
+    """No question, and why: all asked for, all assigned to others for now, campaign ended, nobody left in the pool."""
 
     why: Why
     retry_after: float | None = None  # seconds until a lease runs out
-    with_others: int = 0  # questions in other people's hands
+    with_others: int = 0  # questions assigned to others
 
 
 @dataclass(frozen=True)
@@ -77,11 +77,11 @@ def _another(desk: Desk, annotator: str) -> Leased | Nothing | Starved:
     pending = state.pending(now)
     if state.spent + pending >= state.budget:
         return _busy(state, now) if state.spent < state.budget else Nothing("done")
-    in_hands = _in_hands(state, now)
-    returned = _returned(state, annotator, in_hands, now)
+    assigned = _assigned(state, now)
+    returned = _returned(state, annotator, assigned, now)
     if returned is not None:
         return lease(desk, returned, annotator)
-    freed = _freed(state, annotator, in_hands, now)
+    freed = _freed(state, annotator, assigned, now)
     queued = desk.next_proposal() if freed is None else None
     if freed is None and queued is None:
         return Starved(desk.queue)
@@ -114,7 +114,7 @@ def withdraw(desk: Desk, row: int, cause: str) -> None:
 
 
 def undo(desk: Desk, annotator: str, key: str | None) -> Leased | None:
-    """Take the annotator's last answer or skip back, and put the question into their hands again if it is free."""
+    """Take the annotator's last answer or skip back, and assign the question to them again if it is free."""
     state = desk.state
     if key is not None and key in state.keys:
         still = held_leases(state, annotator, desk.now)
@@ -135,7 +135,7 @@ def undo(desk: Desk, annotator: str, key: str | None) -> Leased | None:
         given = state.answers[act]
         room = given.counted and (budget or state.has_price(given.outcome))
     else:
-        room = budget and _has_room(state, asked, annotator, _in_hands(state, now), now)
+        room = budget and _has_room(state, asked, annotator, _assigned(state, now), now)
     return lease(desk, asked, annotator) if room and asked.row not in state.withdrawn else None
 
 
@@ -214,7 +214,7 @@ def _expired(held: Lease, now: int) -> bool:
     return held.ended is None and now >= held.expires
 
 
-def _in_hands(state: State, now: int) -> Counter[int]:
+def _assigned(state: State, now: int) -> Counter[int]:
     """How many people hold each question."""
     return Counter(held.number for held in state.outstanding.values() if state.live(held, now))
 
@@ -242,23 +242,23 @@ def would_be_taken(state: State, gold: Asked, annotator: str, since: int) -> boo
     return len(others) == places
 
 
-def _returned(state: State, annotator: str, in_hands: Counter[int], now: int) -> Asked | None:
+def _returned(state: State, annotator: str, assigned: Counter[int], now: int) -> Asked | None:
     """The first question that the annotator had and left unanswered, if it is still to be had."""
     lapsed = (held.number for held in state.outstanding.values() if held.annotator == annotator)
     numbers = {*state.returned.get(annotator, ()), *lapsed}
-    free = [state.questions[n] for n in numbers if _has_room(state, state.questions[n], annotator, in_hands, now)]
+    free = [state.questions[n] for n in numbers if _has_room(state, state.questions[n], annotator, assigned, now)]
     return min(free, key=lambda asked: _own_leases(state, asked, annotator)[-1].token, default=None)
 
 
-def _freed(state: State, annotator: str, in_hands: Counter[int], now: int) -> Asked | None:
+def _freed(state: State, annotator: str, assigned: Counter[int], now: int) -> Asked | None:
     """The oldest question of others that has room for an answer of this annotator."""
-    for number in sorted(number for number in state.incomplete if in_hands[number] < state.overlap):
-        if _has_room(state, state.questions[number], annotator, in_hands, now):
+    for number in sorted(number for number in state.incomplete if assigned[number] < state.overlap):
+        if _has_room(state, state.questions[number], annotator, assigned, now):
             return state.questions[number]
     return None
 
 
-def _has_room(state: State, asked: Asked, annotator: str, in_hands: Counter[int], now: int) -> bool:
+def _has_room(state: State, asked: Asked, annotator: str, assigned: Counter[int], now: int) -> bool:
     """Whether the annotator may have the question: it is free, and they neither hold, skipped nor answered it."""
     mine = _own_leases(state, asked, annotator)
     if asked.row in state.withdrawn or annotator in asked.skipped or any(state.live(held, now) for held in mine):
@@ -269,7 +269,7 @@ def _has_room(state: State, asked: Asked, annotator: str, in_hands: Counter[int]
     if asked.purpose == GOLD:
         return bool(mine) and not would_be_taken(state, asked, annotator, mine[-1].expires)
     as_gold = asked.row in state.gold_of.get(annotator, {})
-    return not as_gold and state.filled(asked) + in_hands[asked.number] < state.overlap
+    return not as_gold and state.filled(asked) + assigned[asked.number] < state.overlap
 
 
 def _own_leases(state: State, asked: Asked, annotator: str) -> list[Lease]:
@@ -329,7 +329,7 @@ class Question:
 class Turn:
     """A question, or why there is none now.
 
-    why  "question"; "done": the budget is spent; "wait": what remains is in others' hands (`with_others` questions),
+    why  "question"; "done": the budget is spent; "wait": what remains is assigned to others (`with_others` questions),
          for `retry_after` seconds at most; "paused": by the owner, or by its least gain;
          "finished": the campaign was ended; "exhausted": nobody is left to ask about
     """

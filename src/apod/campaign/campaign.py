@@ -356,7 +356,7 @@ class Campaign(Handing, Owning):
         return done
 
     def extend(self, budget: int) -> None:
-        """Set another budget; never below what is spent or in hands."""
+        """Set another budget; never below what is spent or assigned."""
 
         def command(desk: Desk) -> None:
             taken = desk.state.spent + desk.state.pending(desk.now)

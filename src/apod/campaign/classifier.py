@@ -51,7 +51,7 @@ def fit_classifier(campaign: Session, strength: float | None = None) -> APODClas
 
 
 def correction_classifier(campaign: Session, strength: float | None = None) -> APODClassifier:
-    """The corrected model of all training answers, at `strength` or the one they speak for: what the refit found."""
+    """The corrected model of all training answers, at `strength` or the one they support: what the refit found."""
     materials, found = campaign.materials, campaign.engine()
     engine = cast("CorrectionEngine", found)
     mitigation = engine.mitigated(campaign.collected().weigh())

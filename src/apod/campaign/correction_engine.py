@@ -161,7 +161,7 @@ class CorrectionModel:
 
     @property
     def strength(self) -> float:
-        """The strength that was chosen; 0 where the model stays as it is."""
+        """The strength that was chosen; 0 where the base model is kept."""
         return float(self.outcome["operating"]["strength"])
 
     @property
@@ -196,7 +196,7 @@ class CorrectionEngine:
         return self.population.notion
 
     def fit(self, answers: Sequence[GroupAnswer], start: CorrectionModel | None) -> CorrectionModel | None:
-        """The correction that these answers speak for, whatever came before; None while they are too few."""
+        """The correction that these answers support, whatever came before; None while they are too few."""
         found = self.mitigated(answers)
         return None if found is None or found.fitted is None else self._kept(found.fitted)
 

@@ -51,7 +51,9 @@ class Pictures:
         if name in ("", ".", "..") or os.path.commonpath([self._root, path]) != self._root:
             raise PictureUnusable("A picture's path leads out of the campaign's folder of pictures: correct the table.")
         if found is not None and not stat.S_ISREG(found):
-            raise PictureUnusable("A picture's path leads to what is no file: correct the table, or the folder.")
+            raise PictureUnusable(
+                "A picture's path leads to something that is not a file: correct the table, or the folder."
+            )
         return path
 
     def check(self, column: str, values: pd.Series[Any]) -> None:

@@ -9,7 +9,7 @@
         ├── CampaignFinished      the campaign was ended: it asks nothing more
         ├── NotFound              no such campaign or row, nothing to undo or to erase (an InputError)
         │   └── UnknownQuestion   no question of the campaign has this id
-        │   └── PictureUnusable   the picture of a question lies where none may, or is no file
+        │   └── PictureUnusable   the picture of a question lies outside its folder, or is not a file
         ├── NotYours              the question was put to somebody else (an InputError)
         └── UnknownGroup          the answer is none of the campaign's groups (an InputError and an AnnotatorError)
 
@@ -58,7 +58,7 @@ class UnknownQuestion(NotFound):
 
 
 class PictureUnusable(NotFound):
-    """The picture of a question lies where none may, or is no file."""
+    """The picture of a question lies outside its folder, or is not a file."""
 
 
 class NotYours(CampaignError, InputError):

@@ -40,7 +40,7 @@ class Owning(Session):
         return self.files.folder / f"served-at-{self.materials.campaign}.txt"
 
     def pause(self, paused: bool = True) -> None:
-        """Ask nothing for now; answers to open questions are still taken. False goes on."""
+        """Ask nothing for now; answers to open questions are still taken. False resumes."""
 
         def command(desk: Desk) -> None:
             if desk.state.paused != paused:

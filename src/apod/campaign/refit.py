@@ -49,7 +49,7 @@ class Snapshot:
     """What a refit starts from."""
 
     collected: Collected
-    unavailable: frozenset[int]  # rows asked about before, in hands, gold, or known
+    unavailable: frozenset[int]  # rows asked about before, assigned, gold, or known
     model: str | None
     file: str | None
     meta: dict[str, Any]
@@ -215,7 +215,7 @@ class Refitter:
     def _failed(self, error: Exception, inputs: Inputs) -> bool:
         """Remember not to try the same at once again; only the error's type is told: its text may name a group."""
         self._tried = inputs, time.monotonic()
-        log.warning("refit failed with %s; questions go on from the last model", type(error).__name__)
+        log.warning("refit failed with %s; questions come from the last model", type(error).__name__)
         self._lead.note(type(error).__name__)
         return False
 

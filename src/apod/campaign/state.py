@@ -40,7 +40,7 @@ class Proposal:
 
 @dataclass(slots=True)
 class Lease:
-    """A question in somebody's hands. `token` is the number of its event: a later lease has a larger one."""
+    """A question assigned to somebody. `token` is the number of its event: a later lease has a larger one."""
 
     token: int
     number: int
@@ -143,7 +143,7 @@ class State:
         return lease.ended is None and now < lease.expires
 
     def pending(self, now: int) -> int:
-        """Questions in somebody's hands that will cost budget when answered."""
+        """Questions assigned to somebody that will cost budget when answered."""
         return sum(
             self.live(lease, now) and self.questions[lease.number].purpose != GOLD
             for lease in self.outstanding.values()

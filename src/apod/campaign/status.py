@@ -30,7 +30,7 @@ class Status:
     budget: int
     answered: int  # paid from the budget
     standing: int  # of those, not erased
-    pending: int  # in somebody's hands now
+    pending: int  # assigned to somebody now
     remaining: int
     questions: int  # rows asked about
     cannot_tell: int
@@ -38,7 +38,9 @@ class Status:
     skipped: int
     late: int  # came after their lease had run out
     uncounted: int  # of those, recorded but without a part in the campaign
-    withdrawn: tuple[int, ...]  # rows that can be put to nobody: their picture lies where none may, or is no file
+    withdrawn: tuple[
+        int, ...
+    ]  # rows that can be put to nobody: their picture lies outside its folder, or is not a file
     erased: int
     erasures_due: int  # whose bytes are still in the database's files, because somebody reads an older state
     gold_answered: int

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from apod.campaign.session import Session
 
 OUTSIDE = LABEL_STUDIO
-"""In whose hands the questions are that were handed out in a file."""
+"""To whom the questions of an exported file are assigned."""
 
 _PURPOSES = ("training", "audit", GOLD)
 

@@ -30,7 +30,7 @@ Floats = npt.NDArray[np.float64]
 
 NOT_VERIFIED = "not verified"
 """What the answers that chose a correction say about it is no test of it."""
-NOBODY_KNOWN = "Nobody's group is known, so the model stays as it is."
+NOBODY_KNOWN = "Nobody's group is known, so the base model is kept."
 NEAREST_TO_CERTAIN = 1e-15
 
 
@@ -166,7 +166,7 @@ def fit_model(
     seed: int,
     key: str,
 ) -> FittedModel:
-    """Fit (or take) the model, and the correction that the known groups speak for.
+    """Fit (or take) the model, and the correction that the known groups support.
 
     X as the user gave it, a frame where the model is one of ours.
     """

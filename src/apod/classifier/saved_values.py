@@ -97,7 +97,9 @@ def saved_classes(saved: Mapping[str, Any]) -> npt.NDArray[Any]:
     """(2,) the labels that were saved, in order."""
     dtype, values = np.dtype(text(saved["dtype"])), saved["values"]
     require(dtype.kind in _LABEL_KINDS and len(values) == 2, "the classes are not two numbers or texts")
-    require(all(isinstance(value, str | bool | int | float) for value in values), "a class is no number or text")
+    require(
+        all(isinstance(value, str | bool | int | float) for value in values), "a class is neither a number nor a text"
+    )
     width = max(_WIDEST, *(4 * len(str(value)) for value in values))
     require(
         dtype.itemsize <= width and dtype.shape == () and dtype.fields is None, "the classes are of no label's type"

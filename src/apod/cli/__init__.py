@@ -57,7 +57,7 @@ def _invoke(invoke: Callable[[Any], Any], context: Any) -> Any:
     try:
         return invoke(context)
     except KeyboardInterrupt:
-        echo("interrupted: what was written before stays; run the command again to go on.", err=True)
+        echo("interrupted: what was written before stays; run the command again to resume.", err=True)
         raise typer.Exit(130) from None
     except Exception as error:
         if hasattr(error, "format_message"):  # wrong usage, as click says it: what was typed may be a file's name

@@ -35,7 +35,7 @@ def bench(
         None, help="Penalty strengths instead of the grid, comma-separated; for methods with a penalty."
     ),
     seeds: int = typer.Option(5, help="How many seeds: 0, 1, 2, ..."),
-    out: Path = typer.Option(Path("results"), help="Results folder; an interrupted bench goes on where it was."),
+    out: Path = typer.Option(Path("results"), help="Results folder; an interrupted bench resumes where it stopped."),
     jobs: int | None = typer.Option(None, help="Processes (default: one per core); the numbers do not depend on it."),
     retry_failed: bool = typer.Option(
         False, "--retry-failed", help="Run failed runs again; otherwise they stay failed."

@@ -40,7 +40,7 @@ def list_(url: str = URL, as_json: bool = JSON) -> None:
         echo_json([asdict(info) for info in found])
         return
     for info in found:
-        state = ", ended" if info.finished else f", {info.pending} in hands" if info.pending else ""
+        state = ", ended" if info.finished else f", {info.pending} assigned" if info.pending else ""
         echo(f"{info.name}: {info.answered} of {info.budget} answers{state}")
 
 
@@ -61,19 +61,19 @@ def pause(url: str = URL, campaign: str | None = NAME, files: Path | None = FILE
     """
     with opened_campaign(url, campaign, files) as opened:
         opened.pause()
-    echo("The campaign is paused. To go on: apod campaign resume.")
+    echo("The campaign is paused. Resume it with: apod campaign resume.")
 
 
 def resume(url: str = URL, campaign: str | None = NAME, files: Path | None = FILES) -> None:
-    """Go on with a campaign that was paused, or paused by itself because of its least gain.
+    """Resume a campaign that was paused, or paused by itself because of its least gain.
 
     Example: apod campaign resume hiring.db
     """
     with opened_campaign(url, campaign, files) as opened:
         if opened.status().finished:
-            raise InputError("The campaign was ended: nothing goes on.")
+            raise InputError("The campaign has ended and cannot be resumed.")
         opened.pause(False)
-    echo("The campaign goes on.")
+    echo("The campaign is resumed.")
 
 
 def upgrade_(url: str = URL) -> None:
@@ -111,9 +111,9 @@ def ask(
 
 _NO_QUESTION = {
     "done": "The budget is spent.",
-    "wait": "What remains is in others' hands.",
+    "wait": "The remaining questions are assigned to others.",
     "preparing": "The next questions are being prepared.",
-    "paused": "The campaign is paused: `apod campaign resume` goes on.",
+    "paused": "The campaign is paused: resume it with `apod campaign resume`.",
     "finished": "The campaign was ended.",
     "exhausted": "Nobody is left to ask about.",
 }

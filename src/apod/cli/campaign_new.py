@@ -40,7 +40,7 @@ def new(
     guidelines: Path | None = typer.Option(None, exists=True, dir_okay=False, help="Text file with guidelines."),
     legal_basis: str | None = typer.Option(None, help="Why you may ask for this special-category data."),
     overlap: int = typer.Option(1, help="How many people answer each question."),
-    lease_minutes: float = typer.Option(30.0, help="How long a question stays in one person's hands."),
+    lease_minutes: float = typer.Option(30.0, help="How long a question is assigned to one person."),
     audit_share: float = typer.Option(
         0.2, help="Share of the questions kept for measuring, about people drawn at random; 0: no audit."
     ),

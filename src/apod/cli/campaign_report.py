@@ -33,13 +33,13 @@ def show_status(found: dict[str, Any]) -> None:
     from apod.report.charts import outlook_sentence
     from apod.report.sections import expected_sentences
 
-    echo(f"{found['name']}: {found['standing']} of {found['budget']} answers, {found['pending']} in hands")
+    echo(f"{found['name']}: {found['standing']} of {found['budget']} answers, {found['pending']} assigned")
     if found["finished"]:
         echo("  closed: nothing more is asked")
     elif found["paused"]:
         why = " by itself, the rest of the budget is expected to gain less than its least gain"
         itself = why if found["paused_because"] else ""
-        echo(f"  paused{itself}: nobody is asked until it goes on (`apod campaign resume`, or the owner's page)")
+        echo(f"  paused{itself}: nobody is asked until it is resumed (`apod campaign resume`, or the owner's page)")
     if found["answered"] > found["standing"]:
         gone = found["answered"] - found["standing"]
         echo(f"  {gone} more erased; they stay paid from the budget, which has {found['remaining']} left")

@@ -45,7 +45,7 @@ def serve(
     def ready(found: ServeSettings) -> None:
         opened.note_address(found.origin)
         link = opened.access.grant("owner", "owner", days=1)
-        echo(f"{opened.name} on {found.origin} (Ctrl-C ends the server; the campaign goes on)")
+        echo(f"{opened.name} on {found.origin} (Ctrl-C stops the server, not the campaign)")
         echo(f"owner: {found.origin}/enter#{link.token}")
         echo("This link opens one session, within a day. For annotators: apod invite.")
         if address is not None and not trusted_proxy:

@@ -98,7 +98,7 @@ def _from_parquet(folder: Path, said: FileColumns) -> tuple[Stored, Column, Colu
         schemas = [parquet.read_schema(file) for file in files]
         rows = [parquet.read_metadata(file).num_rows for file in files]
     except (OSError, pa.ArrowException):
-        raise InputError(f"A file of {folder} is no Parquet file: write it again.") from None
+        raise InputError(f"A file of {folder} is not a Parquet file: write it again.") from None
     names = [str(name) for name in schemas[0].names]
     for file, schema in zip(files, schemas, strict=True):
         if [str(name) for name in schema.names] != names:

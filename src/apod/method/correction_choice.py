@@ -12,7 +12,7 @@ worth = E[fall] - caution x sd[fall],      fall = gap of the model - gap of the 
 over draws of f_a and over the sampling of the people judged on: knowing everybody's group does not make the gap of a
 part the gap of the population. A correction is affordable when what it costs, plus one standard error, stays within
 the limits, and when it is improbable that it turns a difference around. Where no affordable correction is worth more
-than 0 the model stays as it is.
+than 0 the base model is kept.
 """
 
 from __future__ import annotations

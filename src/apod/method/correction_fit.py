@@ -1,4 +1,4 @@
-"""One refit: from answers to the correction that they vouch for, and what it is expected to do.
+"""One refit: from answers to the correction that they support, and what it is expected to do.
 
 Everything here is a function of the population, the seed and the answers alone, whatever their order and however
 many refits came before: what is shown, chosen and saved comes from here.
@@ -154,7 +154,7 @@ class FittedCorrection:
 
     @property
     def strength(self) -> float:
-        """The strength in use; 0 where the model stays as it is."""
+        """The strength in use; 0 where the base model is kept."""
         return float(STRENGTHS[self.chosen.strength]) if self.chosen.applied else 0.0
 
     def rates(self) -> Floats:
@@ -185,7 +185,7 @@ class FittedCorrection:
     def reason(self) -> str:
         """Why this strength, in a sentence."""
         if np.isnan(self.chosen.worth):
-            return "Every correction would cost more accuracy than is allowed, so the model stays as it is."
+            return "Every correction would cost more accuracy than is allowed, so the base model is kept."
         place = self.chosen.direction, self.chosen.strength
         fall, deviation = self.falls.mean[place], self.falls.deviation[place]
         expected = f"the gap is expected to fall by {100 * fall:.1f} points, give or take {100 * deviation:.1f}"
@@ -193,7 +193,7 @@ class FittedCorrection:
             lost = self.costs.accuracy[place]
             price = f"for {100 * lost:.2f} points of accuracy" if lost > 0 else "at no cost in accuracy"
             return f"Of all corrections within the limits the answers speak most for this one: {expected}, {price}."
-        return f"The model stays as it is: by the best correction within the limits {expected}, which is not enough."
+        return f"The base model is kept: by the best correction within the limits {expected}, which is not enough."
 
     def changed(self) -> npt.NDArray[np.bool_]:
         """(n,) whose decision changes."""
@@ -221,7 +221,7 @@ class FittedCorrection:
         return steady
 
     def freeze(self) -> Frozen | None:
-        """The correction in use, fixed; None where the model stays as it is."""
+        """The correction in use, fixed; None where the base model is kept."""
         if not self.chosen.applied:
             return None
         return Frozen(self.weights, self.scores, self.directions[self.chosen.direction], self.chosen.strength)
@@ -237,7 +237,7 @@ def fit_correction(
 ) -> FittedCorrection:
     """The correction chosen after these answers: row of the population -> likelihood (G,) of what was answered.
 
-    With `frozen` that correction is judged as it is, and applied where all answers together still vouch for it.
+    With `frozen` that correction is judged as it is, and applied where all answers together still support it.
     """
     rows, likelihood, posterior = sample_population(population, answers, seed, kept)
     blocks = posterior.blocks(population.columns, rows, likelihood)

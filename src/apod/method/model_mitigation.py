@@ -1,4 +1,4 @@
-"""Algorithm 1 for any model: whom to ask, the answers so far, and the correction that they speak for.
+"""Algorithm 1 for any model: whom to ask, the answers so far, and the correction that they support.
 
 The user's model is the frozen body, the correction is the head (`heads.correction`). What it is after a refit is a
 function of the people, the seed and the answers alone (`method.correction_fit`), whatever their order: a run that is
@@ -95,7 +95,7 @@ class ModelMitigation:
         return found
 
     def refit(self) -> None:
-        """The correction that all answers so far speak for."""
+        """The correction that all answers so far support."""
         known = self.likelihoods()
         self._fitted = fit_correction(self.population, known, self.limits, self.seed) if known else None
         self.round += 1

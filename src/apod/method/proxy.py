@@ -120,7 +120,7 @@ class PerceptronProxy:
         return self.bank.state()
 
     def restore(self, state: State) -> None:
-        """Go on from a checkpoint."""
+        """Resume from a checkpoint."""
         self.bank.restore(state)
 
 
@@ -182,7 +182,7 @@ class LogisticProxy:
         return {"weights": self._weights.copy(), "centre": self._centre, "scale": self._scale}
 
     def restore(self, state: State) -> None:
-        """Go on from a checkpoint."""
+        """Resume from a checkpoint."""
         self._weights, self._centre, self._scale = state["weights"].copy(), state["centre"], state["scale"]
 
 
@@ -280,7 +280,7 @@ class LaplaceProxy(LogisticProxy):
         return {**super().state(), "precision": self._precision.copy()}
 
     def restore(self, state: State) -> None:
-        """Go on from a checkpoint."""
+        """Resume from a checkpoint."""
         super().restore(state)
         self._precision, self._next = state["precision"].copy(), None
 

@@ -189,7 +189,7 @@ def _labels_in_turn(view: View, k: int) -> list[int]:
 
 
 def typical_by_label(view: View, k: int, rng: np.random.Generator) -> list[Choice]:
-    """Both labels in turn: the person amid the most others of the label whom nobody near was asked about yet.
+    """Both labels in turn: the person in the densest region of the label that no answer covers yet.
 
     With thirty answers f_a learns from typical people; the farthest ones are outliers and teach it little.
     """

@@ -58,7 +58,7 @@ class Verified:
             return f"Not verified: {self.asked} fresh answers cannot tell."
         found = f"Of {self.asked} people whose decision it changes, {self.favourable} are of the groups it is for"
         needed = f"at least {self.needed} were needed." if self.needed is not None else "no number would have sufficed."
-        ending = {"passed": "", "shrunk": " Half of its changes passed.", "failed": " The model stays as it is."}
+        ending = {"passed": "", "shrunk": " Half of its changes passed.", "failed": " The base model is kept."}
         return f"{found}; {needed}{ending[self.verdict]}"
 
 
@@ -139,7 +139,7 @@ class Verification:
 
 
 def plan_verification(fitted: FittedCorrection) -> Verification | None:
-    """Freeze the correction that these answers chose; None where the model stays as it is."""
+    """Freeze the correction that these answers chose; None where the base model is kept."""
     frozen = fitted.freeze()
     return None if frozen is None else Verification(frozen, leading_changes(fitted))
 
@@ -149,7 +149,7 @@ def apply_verdict(
 ) -> FittedCorrection:
     """The frozen correction as the verdict leaves it, judged by all answers, the fresh ones among them.
 
-    It is not applied where it failed, or where all answers together no longer vouch for it.
+    It is not applied where it failed, or where all answers together no longer support it.
     """
     place = plan.frozen.place if told.strength == 0 else int(np.abs(STRENGTHS - told.strength).argmin())
     kept = fit_correction(population, answers, limits, seed, frozen=replace(plan.frozen, place=place))

@@ -162,7 +162,7 @@ class Recorder:
         return {"rounds": self.rounds, "answers": self.answers}
 
     def restore(self, saved: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint."""
+        """Resume from a checkpoint."""
         self.rounds, self.answers = saved["rounds"], saved["answers"]
 
 

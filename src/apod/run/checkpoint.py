@@ -112,7 +112,7 @@ class Checkpoint:
             given: dict[str, Any] = {name: entry.get(name) for name in ("trajectory", "row", "group")}
             self._last = line_digest(self._last, given)
             _require(entry == given | {"digest": self._last}, "a line of answers was changed, added or taken away")
-            _require(all(type(value) is int for value in given.values()), "an answer is no number of a group")
+            _require(all(type(value) is int for value in given.values()), "an answer is not the number of a group")
             found[given["trajectory"], given["row"]] = given["group"]
         _require(len(found) == len(entries), "a row was answered twice")
         return found
@@ -211,7 +211,7 @@ def _checked_answers(saved: Any, mitigation: Mitigation, heard: Mapping[tuple[in
     found = []
     for trajectory, (rows, groups, weights) in enumerate(saved):
         _require(len(rows) == len(groups) == len(weights) == len(set(rows)), "its answers are incomplete or repeated")
-        _require(all(type(value) is int for value in (*rows, *groups)), "an answer is no number of a group")
+        _require(all(type(value) is int for value in (*rows, *groups)), "an answer is not the number of a group")
         told = {(trajectory, row): group for row, group in zip(rows, groups, strict=True)}
         _check_heard(told, Sizes(len(mitigation.answers), len(mitigation.pool.labels), 0, 0, mitigation.pool.n_groups))
         _require(all(heard.get(place, group) == group for place, group in told.items()), "two answers contradict")
@@ -232,7 +232,7 @@ def _check_arrays(arrays: Arrays, mitigation: Mitigation, best: BestHeads, round
         if name == "best.score":
             _require(not bool((found == np.inf).any()), "a score is infinite")
         elif found.dtype.kind == "f":
-            _require(bool(np.isfinite(found).all()), f"{name} holds what is no number")
+            _require(bool(np.isfinite(found).all()), f"{name} holds a value that is not a number")
         if name.endswith((".square", ".scale", ".steps", ".step")):
             _require(bool((found >= 0).all()), f"{name} is negative")
         if name in ("best.round", "best.rounds"):

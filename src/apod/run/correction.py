@@ -68,7 +68,7 @@ class CorrectionOfModel:
 
     @property
     def corrected(self) -> CorrectedModel:
-        """The model with the correction that the answers speak for, at the strength that is selected."""
+        """The model with the correction that the answers support, at the strength that is selected."""
         return corrected(self.pool.scored, self.mitigation.fitted)
 
     @property

@@ -71,7 +71,7 @@ class ProgressBody(BaseModel):
 
 
 class TurnBody(BaseModel):
-    """The questions in the annotator's hands, the current one first, or why there are none."""
+    """The questions assigned to the annotator, the current one first, or why there are none."""
 
     state: Literal["question", "wait", "preparing", "paused", "done", "finished", "exhausted"]
     questions: list[Case]

@@ -105,7 +105,7 @@ router = APIRouter(tags=["owner"])
 
 @router.put("/state")
 def state(server: Server, who: Owner, body: StateBody) -> StateSeen:
-    """Pause the campaign, or go on."""
+    """Pause the campaign, or resume it."""
     server.campaign.pause(body.state == "paused")
     return StateSeen(state=server.campaign.progress().phase)
 

@@ -137,7 +137,7 @@ class ServeSettings:
     def __post_init__(self) -> None:
         object.__setattr__(self, "proxies", as_networks(self.trusted_proxies))
         if not 0 <= self.port <= 65535:
-            raise InputError(f"{self.port} is no port: use 0 (any free one) to 65535.")
+            raise InputError(f"{self.port} is not a valid port: use 0 (any free one) to 65535.")
         if self.url is not None:
             parts = urlsplit(self.url)
             if parts.scheme not in ("http", "https") or not parts.hostname or parts.path not in ("", "/"):

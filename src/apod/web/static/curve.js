@@ -29,7 +29,7 @@ function gapOf({ gap, interval }) {
   return words("gap_within", { value, low: decimal(points(interval[0]), 1), high: decimal(points(interval[1]), 1) });
 }
 
-/** The points of a model that have bars: without mitigation, and at the strength that its answers speak for. */
+/** The points of a model that have bars: without mitigation, and at the strength that its answers support. */
 function marked({ curve, operating }, strength = null) {
   if (!operating) return [];
   return curve.filter((point) => point.strength === 0 || point.strength === (strength ?? operating.strength));
