@@ -12,6 +12,7 @@ import pytest
 import torch
 from scipy import stats
 
+from apod import APODClassifier
 from apod.data import UNKNOWN, Dataset, load_dataset, make_example
 from apod.errors import AnnotatorError, BudgetError, CheckpointError, InputError
 from apod.fairness.metrics import evaluate
@@ -53,6 +54,23 @@ def test_spends_the_budget_exactly_and_trains_once_more_after_the_last_answer(ou
     assert len(result["rounds"]) == BUDGET - first + 1
     assert result["rounds"][-1]["answered"] == BUDGET
     assert len({answer["row"] for answer in result["answers"]}) == BUDGET
+
+
+@pytest.mark.parametrize("preset", ["paper", "heads"])
+def test_the_classifier_in_the_folder_decides_as_the_heads_did(
+    outcome: Outcome, people: Dataset, tmp_path: Path, preset: str
+) -> None:
+    found = outcome if preset == "paper" else run_experiment(people, AHEAD, seed=1, budget=BUDGET)
+    write_outcome(replace(found, result={**found.result}), tmp_path)
+    assert json.loads((tmp_path / "result.json").read_text())["classifier"] == "classifier.apod"
+    loaded = APODClassifier.load(tmp_path / "classifier.apod")
+    rows = people.features.iloc[found.approach.split.test]
+    assert loaded.selected_strength_ == found.result["selected"]["strength"]
+    for head, strength in enumerate([0.0, 0.2, 1.0]):
+        assert ((loaded.at(strength).predict(rows) == 1) == found.finished.decided[head]).all()
+    assert loaded.tradeoff_["round"].tolist() == [found.result["vanilla"]["round"]] + [
+        point["round"] for point in found.result["tradeoff"]
+    ]
 
 
 def test_every_number_of_the_result_follows_from_the_kept_heads_and_the_test_part(

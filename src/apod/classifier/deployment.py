@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ from apod.classifier.inputs import settings_parameters
 from apod.classifier.reads import Reads
 from apod.data.arrays import open_array
 from apod.data.columns import read_like
+from apod.data.dataset import Task
 from apod.data.embeddings import is_matrix
 from apod.data.encode import NumberColumn, TableEncoder
 from apod.data.files import read_table
@@ -30,6 +31,9 @@ from apod.method.model_mitigation import ModelMitigation
 from apod.method.settings import Settings
 from apod.models.model import ScoresModel
 from apod.models.scored import Scored
+
+if TYPE_CHECKING:
+    from apod.classifier.fitting import FittedHeads
 
 
 def classifier_of(
@@ -52,21 +56,41 @@ def classifier_of(
     the place of the positive one · group_names: as the mitigation counts them · strength: the operating point where
     the owner chose one; None: as the answers say.
     """
-    classifier = APODClassifier(
-        **settings_parameters(settings),
-        strength=strength,
-        positive=classes[positive].item() if hasattr(classes[positive], "item") else classes[positive],
-        random_state=mitigation.seed,
-    )
-    classifier.n_features_in_ = len(columns)
-    if named:
-        classifier.feature_names_in_ = np.array(list(columns), dtype=object)
+    classifier = _unfitted(settings, classes[positive], mitigation.seed, columns, named, strength=strength)
     reads = Reads(tuple(column.name for column in pool.scored.encoder.columns_))
     known = tuple(group_names) if mitigation.fitted is not None else ()
     state = fitted_model(
         pool, mitigation, reads, tuple(columns), np.asarray(classes), positive, name, settings, own=False
     )
     return classifier._adopt(state, known, strength)
+
+
+def classifier_of_heads(
+    state: FittedHeads,
+    settings: Settings,
+    task: Task,
+    seed: int,
+    *,
+    columns: Sequence[str],
+    group_names: Sequence[str],
+    named: bool = True,
+) -> APODClassifier:
+    """The fitted classifier of heads that were trained elsewhere; `columns` of the table, `named` as above."""
+    sizes = {"embedding": task.embedding, "hidden": tuple(task.hidden), "metric": task.metric}
+    classifier = _unfitted(settings, state.classes[state.positive], seed, columns, named, **sizes)
+    return classifier._adopt(state, tuple(group_names), None)
+
+
+def _unfitted(
+    settings: Settings, positive: Any, seed: int, columns: Sequence[str], named: bool, **more: Any
+) -> APODClassifier:
+    """A classifier with these settings for tables with these columns."""
+    own = positive.item() if hasattr(positive, "item") else positive
+    classifier = APODClassifier(**settings_parameters(settings), positive=own, random_state=seed, **more)
+    classifier.n_features_in_ = len(columns)
+    if named:
+        classifier.feature_names_in_ = np.array(list(columns), dtype=object)
+    return classifier
 
 
 Floats = npt.NDArray[np.float64]

@@ -14,13 +14,13 @@ import torch
 from scipy.special import expit
 
 from apod.classifier.inputs import NAME, Rows, encodes
-from apod.data import UNKNOWN, FairnessMetric, IntArray, TableEncoder, as_frame
+from apod.data import FairnessMetric, IntArray, TableEncoder, as_frame
 from apod.data.blocks import is_large, take_rows
 from apod.errors import InputError
 from apod.fairness.metrics import METRICS, group_counts
 from apod.heads.bank import HeadBank
 from apod.method.algorithm1 import VANILLA
-from apod.method.choice import BestHeads, RoundHeads, RoundScores
+from apod.method.choice import BestHeads, RoundHeads
 from apod.method.head_mitigation import HeadPlan, Mitigation, Plan, TrajectoryPlan
 from apod.method.pod import Training
 from apod.method.pool import Pool, first_choices
@@ -211,36 +211,49 @@ def fit_heads(pool: Pool, rows: Rows, settings: Settings, hidden: tuple[int, ...
         chosen, because = choice.head, choice.reason
     else:
         chosen, because = (best.best(mitigation.strengths), BY_SCORE) if rows.annotated else (0, NOBODY_KNOWN)
-    return Fit(mitigation, kept, strengths, chosen, because, _tradeoff(mitigation, rows, kept, best, scores))
-
-
-def _tradeoff(
-    mitigation: Mitigation, rows: Rows, kept: HeadBank, best: BestHeads, scores: list[RoundScores]
-) -> pd.DataFrame:
-    """One row per strength; columns as in the documentation of `APODClassifier.tradeoff_`."""
     heads, at = np.arange(len(kept)), best.round
-    accuracy = np.array([one.accuracy for one in scores])[at, heads]
-    fairness = np.array([one.fairness for one in scores])[at, heads]
-    annotated = np.flatnonzero(rows.groups[rows.training] != UNKNOWN)
-    groups = rows.groups[rows.training][annotated]  # the most probable, where they are not certain
+    accuracy, fairness = (
+        np.array([getattr(one, what) for one in scores])[at, heads] for what in ("accuracy", "fairness")
+    )
+    table = head_tradeoff(mitigation, kept, at, accuracy, fairness, rows.group_names)
+    return Fit(mitigation, kept, strengths, chosen, because, table)
+
+
+def head_tradeoff(
+    mitigation: Mitigation,
+    kept: HeadBank,
+    rounds: IntArray,
+    accuracy: npt.NDArray[np.float64],
+    fairness: npt.NDArray[np.float64],
+    group_names: Sequence[str],
+) -> pd.DataFrame:
+    """One row per strength; columns as in the documentation of `APODClassifier.tradeoff_`.
+
+    Of every head (K,): the round it was kept at, its accuracy and fairness on the validation part.
+    """
+    plan, pool = mitigation.plan, mitigation.pool
+    answered = [answers.likeliest() for answers in mitigation.answers]
+    own = [answered[head.trajectory] for head in plan.heads]
     table = pd.DataFrame(
         {
-            "strength": [head.strength for head in mitigation.plan.heads],
-            "round": at,
+            "strength": [head.strength for head in plan.heads],
+            "round": rounds,
             "validation_accuracy": accuracy,
             "validation_fairness": fairness,
             "score": accuracy + fairness,
-            "annotated": len(annotated),
+            "annotated": [len(rows) for rows, _ in own],
         }
     )
-    if len(annotated) == 0:
+    if not any(len(rows) for rows, _ in own):
         return table
-    predicted = (kept.margins(mitigation.pool.embeddings[annotated]) > 0).numpy()
-    counts = group_counts(mitigation.pool.labels.numpy()[annotated], predicted, groups, len(rows.group_names))
-    for rate in ("tpr", "fpr"):
-        for code, name in enumerate(rows.group_names):
-            table[f"{rate}_{name}"] = METRICS[rate](counts)[:, code]
-    return table
+    rates: dict[str, list[float]] = {f"{rate}_{name}": [] for rate in ("tpr", "fpr") for name in group_names}
+    for head, (rows, groups) in enumerate(own):
+        predicted = (kept.margins(pool.embeddings[rows], [head])[0] > 0).numpy()
+        counts = group_counts(pool.labels.numpy()[rows], predicted, groups, len(group_names))
+        for rate in ("tpr", "fpr"):
+            for code, name in enumerate(group_names):
+                rates[f"{rate}_{name}"].append(METRICS[rate](counts)[code])
+    return table.assign(**rates)
 
 
 @one_thread()

@@ -196,7 +196,10 @@ def saved_base(about: Mapping[str, Any], saved: Arrays, classes: npt.NDArray[Any
 
 def _own_model(about: Mapping[str, Any], threshold: float, classes: npt.NDArray[Any], estimator: Any) -> EstimatorModel:
     if estimator is None:
-        raise InputError(f"the model, {text(about['name'])}, is not in the file: pass it, load(path, estimator=model).")
+        raise InputError(
+            f"the model, {text(about['name'])}, is not in the file: pass it, load(path, estimator=model), in Python; "
+            "no command can read it."
+        )
     own = frozen(
         getattr(estimator, "estimator", estimator) if type(estimator).__name__ == "FrozenEstimator" else estimator
     )

@@ -129,9 +129,8 @@ class TerminalListener(Listener):
         if result.get("compared"):
             self._print(_beside(result["compared"]))
         if result.get("classifier"):
-            self._print(
-                f"classifier: {report.parent / result['classifier']} (confidential: it guesses people's groups)"
-            )
+            guesses = " (confidential: it guesses people's groups)" if result["correction"] is not None else ""
+            self._print(f"classifier: {report.parent / result['classifier']}{guesses}")
         self._print(f"report: {report}")
 
 

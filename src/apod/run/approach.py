@@ -102,8 +102,8 @@ class Approach(Protocol):
         """(n_test, G) group probabilities of the test part, by guess."""
         ...
 
-    def classifier(self) -> APODClassifier | None:
-        """What was selected, ready to predict; None where a run does not make one."""
+    def classifier(self) -> APODClassifier:
+        """What was selected, ready to predict and to be saved."""
         ...
 
     def places(self) -> Floats:
@@ -188,6 +188,13 @@ def answers_notes(approach: Approach, trajectory: int) -> list[str]:
     if excluded:
         notes.append(f"{excluded} of {len(dataset)} rows have no recorded group and are left out of the group rates.")
     return notes
+
+
+def label_classes(dataset: Dataset) -> tuple[npt.NDArray[Any], int]:
+    """(2,) the labels as they stand in the table, in ascending order, and the place of the positive one."""
+    values = dataset.label_values
+    kind = None if all(isinstance(value, str) for value in values) else type(values[1])
+    return np.array(sorted(values), dtype=kind), sorted(values).index(values[1])
 
 
 def unseen_groups(approach: Approach, trajectory: int) -> IntArray:

@@ -29,7 +29,7 @@ from apod.models.model import Fitted, fit_scores, probabilities_of
 from apod.models.standard import CANDIDATES, fit_standard
 from apod.randomness import generator
 from apod.run import record
-from apod.run.approach import Finished, Floats, Heard, unseen_groups
+from apod.run.approach import Finished, Floats, Heard, label_classes, unseen_groups
 from apod.run.checkpoint import Checkpoint
 from apod.run.record import VERIFYING
 from apod.text import number
@@ -306,8 +306,7 @@ class CorrectionOfModel:
 
     def classifier(self) -> APODClassifier:
         """The model as it was selected, ready to predict and to be saved."""
-        values = self.dataset.label_values
-        classes = np.array(sorted(values), dtype=None if all(isinstance(v, str) for v in values) else type(values[1]))
+        classes, positive = label_classes(self.dataset)
         return classifier_of(
             self.pool,
             self.mitigation,
@@ -315,7 +314,7 @@ class CorrectionOfModel:
             name=self.fitted.name,
             columns=self._columns,
             classes=classes,
-            positive=sorted(values).index(values[1]),
+            positive=positive,
             group_names=self.dataset.group_names,
             named=not self.dataset.embedded,
         )

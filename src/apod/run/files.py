@@ -131,7 +131,7 @@ CLASSIFIER = "classifier.apod"
 
 
 def write_outcome(outcome: Outcome, folder: Path) -> Path:
-    """Write result.json, report.html and, of a corrected model, the classifier; gives the path of the report."""
+    """Write result.json, report.html and the classifier; gives the path of the report."""
     start, timing = time.perf_counter(), outcome.result["timing"]
     folder.mkdir(parents=True, exist_ok=True)
     _write_classifier(outcome, folder / CLASSIFIER)
@@ -145,11 +145,9 @@ def write_outcome(outcome: Outcome, folder: Path) -> Path:
 
 
 def _write_classifier(outcome: Outcome, path: Path) -> None:
-    classifier = outcome.approach.classifier()
     path.unlink(missing_ok=True)  # that of an earlier run
-    if classifier is not None:
-        classifier.save(path)
-    outcome.result["classifier"] = None if classifier is None else path.name
+    outcome.approach.classifier().save(path)
+    outcome.result["classifier"] = path.name
 
 
 def _write_result(outcome: Outcome, folder: Path) -> None:

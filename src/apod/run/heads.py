@@ -11,6 +11,9 @@ import numpy.typing as npt
 import pandas as pd
 import torch
 
+from apod.classifier import APODClassifier
+from apod.classifier.deployment import classifier_of_heads
+from apod.classifier.fitting import BY_SCORE, FittedHeads, head_tradeoff
 from apod.data.blocks import steps_per_round
 from apod.data.dataset import Dataset, Split
 from apod.heads.bank import HeadBank
@@ -23,7 +26,7 @@ from apod.method.prepare import Prepared
 from apod.method.selection import View, centred_accuracies
 from apod.method.settings import PER_STRENGTH, SHARED, Settings
 from apod.run import record
-from apod.run.approach import Finished, Floats, Heard, unseen_groups
+from apod.run.approach import Finished, Floats, Heard, label_classes, unseen_groups
 from apod.run.checkpoint import Checkpoint
 from apod.text import number
 
@@ -243,8 +246,35 @@ class HeadsOnBody:
         """(n_test, G) by the trajectory's f_a."""
         return np.asarray(self.mitigation.membership(self.prepared.test_seen)[trajectory].double().numpy())
 
-    def classifier(self) -> None:
-        """None: a head on a body is fitted for use by `APODClassifier` itself."""
+    def classifier(self) -> APODClassifier:
+        """Every head at its best round, ready to predict and to be saved; the selected one decides."""
+        plan, heads, (chosen, because) = self.mitigation.plan, range(len(self.kept)), self._chosen()
+        classes, positive = label_classes(self.dataset)
+        rounds = self.best.round
+        scored = [[self.scores[rounds[head]][what][head] for head in heads] for what in ("accuracy", "fairness")]
+        accuracy, fairness = (np.array(values, dtype=np.float64) for values in scored)  # None: NaN
+        names = self.dataset.group_names
+        state = FittedHeads(
+            classes,
+            positive,
+            self.prepared.encoder,
+            self.prepared.body,
+            self.kept,
+            np.array([head.strength for head in plan.heads]),
+            head_tradeoff(self.mitigation, self.kept, rounds, accuracy, fairness, names),
+            plan.heads[chosen].strength,
+            because or BY_SCORE,
+        )
+        columns = [str(name) for name in self.dataset.features.columns]
+        return classifier_of_heads(
+            state,
+            self.settings,
+            self.dataset.task,
+            self.mitigation.pool.seed,
+            columns=columns,
+            group_names=names,
+            named=not self.dataset.embedded,
+        )
 
     def places(self) -> Floats:
         """Embeddings of the training part."""
