@@ -180,7 +180,7 @@ def acknowledged_answers(folder: Path, count: int) -> float:
 def annotate(campaign: Campaign, name: str, errors: list[BaseException]) -> None:
     try:
         while True:
-            turn = campaign.turn(name)
+            turn = campaign.annotator(name).turn()
             if turn.question is not None:
                 campaign.tell(turn.question, GROUPS[turn.question.row % 2])
             elif turn.why != "wait":
@@ -199,7 +199,7 @@ def bench_processes(folder: Path, count: int, each: int) -> None:
         failed = sum(os.waitpid(child, 0)[1] != 0 for child in children)
         times = np.concatenate([np.load(path) for path in Path(inside).glob("times-*.npy")])
         with Campaign.open(f"{inside}/c.db", engine=unfitted, refit="demand") as campaign:
-            status, whole = campaign.status(), campaign.verify_log().ok
+            status, whole = campaign.status(), campaign.owner.verify_log().ok
     p50, p99, worst = np.percentile(times, [50, 99, 100])
     print(f"{count} processes on one file: {status.answered} answers, {failed} processes failed, log {whole}")
     print(f"ask() and tell(): median {p50:.2f} s, p99 {p99:.2f} s, worst {worst:.2f} s")
@@ -314,7 +314,7 @@ def _answer(campaign: Campaign, count: int) -> float:
 
 
 def _refits(campaign: Campaign) -> int:
-    return sum(entry["what"] == "refitted" for entry in campaign.log())
+    return sum(entry["what"] == "refitted" for entry in campaign.owner.log())
 
 
 def main() -> int:

@@ -141,7 +141,7 @@ def percentile(seconds: list[float], share: float) -> float:
 def refits(path: Path) -> int:
     """How many models were published."""
     with Campaign.open(path, refit="demand") as campaign:
-        return len(campaign.history(10**6))
+        return len(campaign.owner.results.history(10**6))
 
 
 def wait_for_model(path: Path, seconds: float = 300.0) -> int:
@@ -163,7 +163,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         path = make_database(Path(folder), options.rows, options.rows - 1)
         with Campaign.open(path, refit="demand") as campaign:
-            tokens = [campaign.access.grant(f"p{n}", "annotator", "token").token for n in range(options.people)]
+            tokens = [campaign.owner.access.grant(f"p{n}", "annotator", "token").token for n in range(options.people)]
         server = Server(path)
         try:
             crowd(server, tokens, lambda times: len(times.answer) >= options.people, 0.0)  # enough for a first model

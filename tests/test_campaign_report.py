@@ -55,7 +55,7 @@ def test_the_report_has_before_and_after_per_group_the_plan_and_whom_we_asked(
         assert text in page
     found = latest_audit(campaign)
     assert found is not None
-    point = campaign.operating_point().to_json()  # type: ignore[union-attr]
+    point = campaign.owner.results.operating_point().to_json()  # type: ignore[union-attr]
     show_audit(found, point)
     said = capsys.readouterr().out
     assert "gap without mitigation, by 20 audit answers: " in said
@@ -109,7 +109,7 @@ def test_a_corrected_models_report_and_status_name_one_point_and_what_to_expect(
     assert facts["selected_because"] in page
     assert page.count("0, the model as it is") == 1
     assert campaign.status().model in page  # type: ignore[operator]
-    point = campaign.operating_point()
+    point = campaign.owner.results.operating_point()
     assert point is not None
     assert (point.strength, point.because) == (facts["strength"], facts["selected_because"])
     campaign.close()

@@ -291,13 +291,13 @@ def test_the_status_says_what_stands_what_was_erased_the_groups_and_the_end(peop
         old = campaign.ask("maria")
         assert old is not None
         campaign.tell(old, "circle")
-        again = campaign.undo("maria")
+        again = campaign.annotator("maria").undo()
         assert again is not None
-        campaign.skip(again)
-        campaign.erase(annotator="otto")
+        campaign.annotator().skip(again)
+        campaign.owner.erase(annotator="otto")
         status = campaign.status()
         assert (status.answered, status.standing, status.declined, status.cannot_tell) == (3, 1, 0, 0)
-        assert [one.answered for one in campaign.annotators()] == [1, 0]
+        assert [one.answered for one in campaign.owner.annotators()] == [1, 0]
     told = apod("tell", "h.db", old.id, "circle", folder=tmp_path)
     assert (told.returncode, told.stderr.count("\n")) == (2, 1)
     assert f"taken back: the question is {again.id} now" in told.stderr
@@ -314,7 +314,7 @@ def test_the_status_says_what_stands_what_was_erased_the_groups_and_the_end(peop
 
 
 def test_ctrl_c_ends_a_command_with_one_line_and_status_130(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("apod.campaign.campaigns", lambda url: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr("apod.campaign.campaigns", lambda *_: signal.raise_signal(signal.SIGINT))
     done = apod("campaign", "list", "hiring.db", folder=tmp_path)
     assert done.returncode == 130
     assert done.stderr.splitlines() == ["interrupted: what was written before stays; run the command again to resume."]

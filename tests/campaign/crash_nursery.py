@@ -96,7 +96,7 @@ def erase(job: dict[str, Any]) -> None:
                 Store(job["url"]), "trial", files=job["files"], engine=standin.build, refit="demand", lead_seconds=0.3
             )
             os.write(begin, b".")
-            campaign.erase(row=row)
+            campaign.owner.erase(row=row)
             os._exit(0)
         os.read(begun, 1)
         started = time.monotonic()

@@ -32,7 +32,7 @@ def annotate(job: dict[str, Any], name: str, campaign: Campaign, out: int) -> No
 def work(job: dict[str, Any], name: str, campaign: Campaign, kept: dict[str, Any]) -> None:
     rng = generator(0, "crowd", name)
     while True:
-        hand = campaign.hand(name, 2)
+        hand = campaign.annotator(name).hand(2)
         rows = [question.row for question in hand.questions]
         assert len(set(rows)) == len(rows), "held twice"
         assert not set(rows) & {row for row, *_ in kept.values()}, "asked again"
@@ -43,16 +43,16 @@ def work(job: dict[str, Any], name: str, campaign: Campaign, kept: dict[str, Any
             continue
         question = hand.questions[0]
         if rng.random() < job["skips"]:
-            campaign.skip(question)
+            campaign.annotator().skip(question)
             continue
         group = standin.group_of(question.row)
         receipt = campaign.tell(question, group)
         kept[question.id] = [question.row, name, group, receipt.counted]
         if rng.random() < job["corrects"]:
-            campaign.correct(question, standin.GROUPS[0])
+            campaign.annotator().correct(question, standin.GROUPS[0])
             kept[question.id][2] = standin.GROUPS[0]
         if rng.random() < job["undoes"]:
-            campaign.undo(name)
+            campaign.annotator(name).undo()
             del kept[question.id]
 
 

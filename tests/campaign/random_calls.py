@@ -79,10 +79,10 @@ class Calls:
 
     def hand(self, who: str, count: int) -> None:
         """Ask for questions: all about different people, none of whom this annotator has answered about."""
-        found = self.campaign.hand(who, count)
+        found = self.campaign.annotator(who).hand(count)
         if found.why == "preparing":
             self.campaign.refitter.supply()
-            found = self.campaign.hand(who, count)
+            found = self.campaign.annotator(who).hand(count)
         rows = [question.row for question in found.questions]
         assert len(rows) == len(set(rows)) <= count
         assert not set(rows) & {answer.row for answer in self.answers if answer.annotator == who and answer.stands}
@@ -118,7 +118,7 @@ class Calls:
     def skip(self, question: Question) -> None:
         """Give a question back."""
         try:
-            fresh = self.campaign.skip(question)
+            fresh = self.campaign.annotator().skip(question)
         except Conflict:
             assert question.id in self.given
             return
@@ -131,7 +131,7 @@ class Calls:
         """Take back the last act; what comes back is the row it was about, and theirs to answer."""
         acts = self.acts[who]
         try:
-            question = self.campaign.undo(who)
+            question = self.campaign.annotator(who).undo()
         except NotFound:
             assert not acts
             return
@@ -147,7 +147,7 @@ class Calls:
         """Replace an answer; refused where there is none, it is gone, or it would cost what the budget has not."""
         there = self.given.get(question.id)
         try:
-            self.campaign.correct(question, outcome)
+            self.campaign.annotator().correct(question, outcome)
         except (NotFound, Conflict):
             assert there is None or there.undone or there.erased
             return
@@ -162,7 +162,7 @@ class Calls:
         """Erase everything about a row, or of a person."""
         hit = [a for a in self.answers if not a.erased and (a.row == row if who is None else a.annotator == who)]
         try:
-            done = self.campaign.erase(row=row, annotator=who)
+            done = self.campaign.owner.erase(row=row, annotator=who)
         except NotFound:
             assert not hit
             assert row not in self.known
@@ -184,7 +184,7 @@ class Calls:
         known = {(a.row, a.annotator) for a in self.answers if a.stands}
         fresh = [item for item in items if item[:2] not in known]
         try:
-            report = self.campaign.import_(path)
+            report = self.campaign.owner.import_(path)
         except BudgetError:
             return
         assert report.added == len(fresh)
@@ -200,7 +200,7 @@ class Calls:
 
     def refit(self) -> None:
         """Publish a model of the answers so far, and what it proposes."""
-        self.campaign.refit()
+        self.campaign.owner.refit()
 
     def reopen(self) -> None:
         """Go on as another process."""
@@ -226,7 +226,7 @@ class Calls:
         )
         told = Counter((a.row, a.annotator, a.now, a.counted) for a in self.answers if a.stands and not a.erased)
         assert kept == told
-        learnt = {answer.row: GROUPS[answer.group] for answer in self.campaign.answers() if answer.row in KNOWN}
+        learnt = {answer.row: GROUPS[answer.group] for answer in self.campaign.owner.answers() if answer.row in KNOWN}
         assert learnt.keys() >= self.known.keys()
         assert not [row for row in KNOWN.keys() - self.known.keys() if row in learnt and not self._told(row)]
         used = self.campaign.journal.view(lambda connection, state, at: state)
@@ -236,12 +236,12 @@ class Calls:
     def close(self) -> None:
         """Check everything a last time, the log too."""
         self.check()
-        assert self.campaign.verify_log().ok
+        assert self.campaign.owner.verify_log().ok
         self.campaign.close()
 
     def _gold(self) -> list[Answer]:
         """Answers to gold questions; none of those imported, which are for training whatever they are about."""
-        asked = {entry["id"] for entry in self.campaign.log() if entry.get("purpose") == "gold"}
+        asked = {entry["id"] for entry in self.campaign.owner.log() if entry.get("purpose") == "gold"}
         found = [self.given[id_] for id_ in asked & self.given.keys()]
         assert {answer.row for answer in found} <= GOLD.keys()
         return found

@@ -13,7 +13,7 @@ from apod.testing.engines import Workshop
 
 
 def test_a_link_opens_one_session_however_many_try_at_once(workshop: Workshop) -> None:
-    access = workshop.create().access
+    access = workshop.create().owner.access
     token = access.grant("maria").token
     opened = []
 
@@ -34,7 +34,7 @@ def test_a_link_opens_one_session_however_many_try_at_once(workshop: Workshop) -
 
 
 def test_time_and_revocation_end_access(workshop: Workshop) -> None:
-    access = workshop.create().access
+    access = workshop.create().owner.access
     link, token = access.grant("maria", days=1), access.grant("maria", "owner", "token", days=3)
     session = access.redeem(access.grant("maria").token)
     assert session is not None
@@ -51,7 +51,7 @@ def test_time_and_revocation_end_access(workshop: Workshop) -> None:
 
 
 def test_old_entries_are_swept_away(workshop: Workshop) -> None:
-    access = workshop.create().access
+    access = workshop.create().owner.access
     access.grant("maria", days=1)
     workshop.pass_time(40 * DAY / 1000)
     access.grant("bob")
@@ -59,8 +59,8 @@ def test_old_entries_are_swept_away(workshop: Workshop) -> None:
 
 
 def test_one_campaigns_tokens_open_no_other(workshop: Workshop) -> None:
-    one = workshop.create(name="one").access
-    other = workshop.create(name="other").access
+    one = workshop.create(name="one").owner.access
+    other = workshop.create(name="other").owner.access
     token = one.grant("maria", "owner", "token").token
     assert one.visitor(token, "token") is not None
     assert other.visitor(token, "token") is None
@@ -84,20 +84,20 @@ def test_one_campaigns_tokens_open_no_other(workshop: Workshop) -> None:
     ],
 )
 def test_what_cannot_be_granted_is_refused(on_sqlite: Workshop, wrong: dict[str, object]) -> None:
-    access = on_sqlite.create().access
+    access = on_sqlite.create().owner.access
     with pytest.raises(InputError):
         access.grant(**wrong)  # type: ignore[arg-type]
     assert access.entries() == []
 
 
 def test_nothing_prints_a_secret(on_sqlite: Workshop) -> None:
-    granted = on_sqlite.create().access.grant("maria")
+    granted = on_sqlite.create().owner.access.grant("maria")
     assert granted.token not in repr(granted)
     assert granted.token.split(".")[1] not in repr(granted)
 
 
 def test_the_marks_move_with_every_change_and_with_nothing_else(workshop: Workshop) -> None:
-    access, elsewhere = workshop.create().access, workshop.open().access
+    access, elsewhere = workshop.create().owner.access, workshop.open().owner.access
     seen = [access.marks()]
 
     def moved() -> bool:

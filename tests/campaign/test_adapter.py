@@ -72,7 +72,7 @@ def test_a_campaign_asks_the_questions_of_the_very_same_rounds(tmp_path: Path) -
 
 def test_the_canonical_model_is_that_of_the_rounds(tmp_path: Path) -> None:
     campaign, asked = run_campaign(tmp_path)
-    model = campaign.canonical_model()
+    model = campaign.owner.canonical_model()
     assert isinstance(campaign.engine(), MitigationEngine)
     groups = make_example(300, seed=2).groups
     engine = MitigationEngine(campaign.materials)
@@ -223,7 +223,7 @@ def test_groups_are_guessed_from_the_inputs_of_those_held_out_as_well(tmp_path: 
 def test_a_campaign_that_kept_no_inputs_goes_on_with_its_embeddings(tmp_path: Path) -> None:
     campaign, asked = run_campaign(tmp_path)
     people = make_example(300, seed=2)
-    files = next(entry["files"] for entry in campaign.log() if entry.get("name") == "embedding")
+    files = next(entry["files"] for entry in campaign.owner.log() if entry.get("name") == "embedding")
     assert files.pop("inputs")
     old = Campaign.create(
         tmp_path / "people.db", people.features, people.labels,
@@ -250,7 +250,7 @@ def test_after_the_budget_is_extended_the_engine_knows_the_new_one(tmp_path: Pat
     large = Campaign.create(tmp_path / "large.db", people.features, people.labels, budget=60, **options)
     one_group = [GroupAnswer(int(row), 0) for row in np.flatnonzero(people.groups == 0)[:5]]
     assert campaign.engine().fit(one_group, None) is not None
-    campaign.extend(60)
+    campaign.owner.extend(60)
     assert campaign.engine().fit(one_group, None) is None
     assert large.engine().fit(one_group, None) is None
     told = [GroupAnswer(row, int(people.groups[row])) for row in range(30)]

@@ -43,7 +43,7 @@ def answered(folder: Path, rows: int = 300, budget: int = 16, **more: Any) -> Ca
     )  # fmt: skip
     while (question := campaign.ask("maria")) is not None:
         campaign.tell(question, people.group_names[people.groups[question.row]])
-    campaign.refit()
+    campaign.owner.refit()
     return campaign
 
 
@@ -62,10 +62,10 @@ def copied(folder: Path, to: Path) -> Campaign:
 
 def test_the_same_answers_in_any_order_give_the_same_model(tmp_path: Path) -> None:
     campaign = answered(tmp_path)
-    answers, engine = list(campaign.answers()), CorrectionEngine(campaign.materials)
+    answers, engine = list(campaign.owner.answers()), CorrectionEngine(campaign.materials)
     published = campaign.refitter.load(campaign.refitter.snapshot())
     warm = engine.fit(answers[:9], None)
-    for again in (engine.fit(answers[::-1], warm), campaign.canonical_model(), published):
+    for again in (engine.fit(answers[::-1], warm), campaign.owner.canonical_model(), published):
         assert isinstance(again, CorrectionModel)
         first = engine.fit(answers, None)
         assert first is not None
@@ -78,13 +78,13 @@ def test_the_same_answers_in_any_order_give_the_same_model(tmp_path: Path) -> No
 def test_dashboard_status_classifier_and_report_are_one_model(audited: Path, tmp_path: Path) -> None:
     people = make_example(300, seed=2)
     campaign = copied(audited, tmp_path)
-    point, classifier, facts = campaign.operating_point(), campaign.classifier(), campaign_facts(campaign)
+    point, classifier, facts = campaign.owner.results.operating_point(), campaign.classifier(), campaign_facts(campaign)
     assert point is not None
-    shown = campaign.dashboard().operating
+    shown = campaign.owner.results.dashboard().operating
     assert shown is not None
     assert shown["strength"] == classifier.selected_strength_ == facts["strength"] == point.strength
     assert shown["because"] == classifier.selected_because_ == facts["selected_because"] == point.because
-    curve = campaign.history()[-1].outcome["curve"]
+    curve = campaign.owner.results.history()[-1].outcome["curve"]
     assert [one["strength"] for one in curve] == classifier.tradeoff_["strength"].tolist()
     assert [one["gap"] for one in curve] == pytest.approx(classifier.tradeoff_["gap"].tolist(), abs=1e-6)
     held_out, engine = campaign.materials.held_out(), CorrectionEngine(campaign.materials)
@@ -98,10 +98,10 @@ def test_dashboard_status_classifier_and_report_are_one_model(audited: Path, tmp
 @pytest.mark.xdist_group("audited")
 def test_the_owner_picks_another_place_on_the_path_and_everything_follows(audited: Path, tmp_path: Path) -> None:
     campaign = copied(audited, tmp_path)
-    wanted = campaign.strengths()[12]
-    campaign.choose(wanted)
-    campaign.refit()
-    point, classifier, facts = campaign.operating_point(), campaign.classifier(), campaign_facts(campaign)
+    wanted = campaign.owner.results.strengths()[12]
+    campaign.owner.choose(wanted)
+    campaign.owner.refit()
+    point, classifier, facts = campaign.owner.results.operating_point(), campaign.classifier(), campaign_facts(campaign)
     assert point is not None
     assert point.audit is not None
     assert point.strength == classifier.selected_strength_ == facts["strength"] == wanted
@@ -132,7 +132,7 @@ def test_a_models_scores_are_corrected_never_learnt_from_and_never_shown(tmp_pat
     assert "model_score" not in campaign.materials.features().columns
     while (question := campaign.ask("maria")) is not None:
         campaign.tell(question, people.group_names[people.groups[question.row]])
-    campaign.refit()
+    campaign.owner.refit()
     assert campaign.status().model == "the given scores"
     classifier = campaign.classifier()
     assert np.array_equal(classifier.at(0.0).predict(frame), (scores > 0.4).astype(int))
@@ -155,7 +155,7 @@ def test_scores_that_cannot_be_are_one_line_and_nothing_is_written(score: Any, s
 
 def test_questions_are_random_first_and_then_tell_most_about_the_gap(tmp_path: Path) -> None:
     campaign = answered(tmp_path, budget=18)
-    asked = [entry for entry in campaign.log() if entry["what"] == "asked"]
+    asked = [entry for entry in campaign.owner.log() if entry["what"] == "asked"]
     assert [entry["rule"] for entry in asked[:8]] == ["random person of a label"] * 8
     assert {entry["rule"] for entry in asked[8:]} == {
         "random person of a label",
@@ -166,7 +166,7 @@ def test_questions_are_random_first_and_then_tell_most_about_the_gap(tmp_path: P
 
 def test_what_is_kept_of_a_model_is_one_weight_vector_and_nothing_per_person(tmp_path: Path) -> None:
     campaign = answered(tmp_path, budget=10)
-    state = campaign.canonical_model().state()  # type: ignore[union-attr]
+    state = campaign.owner.canonical_model().state()  # type: ignore[union-attr]
     assert max(array.size for array in state.arrays.values()) < 64
     assert all(array.ndim == 2 and len(array) <= 2 for array in state.arrays.values())
 
@@ -178,7 +178,7 @@ def test_the_downloaded_classifier_is_the_campaigns_and_fits_nothing_anew(
     campaign = answered(tmp_path, budget=10)
     monkeypatch.setattr("apod.campaign.correction_engine.fit_standard", None)  # the model is remembered
     classifier = campaign.classifier()
-    strength = campaign.strengths()[-1]
+    strength = campaign.owner.results.strengths()[-1]
     (tmp_path / "classifier.apod").write_bytes(build(campaign, "classifier"))
     loaded = APODClassifier.load(tmp_path / "classifier.apod")
     assert loaded.selected_strength_ == classifier.selected_strength_

@@ -82,9 +82,9 @@ def survives(workshop: Workshop, tmp_path: Path, kills: int, budget: int) -> Non
     assert len(found) == len(by_row) == budget
     status = campaign.status()
     assert (status.answered, status.pending, status.uncounted, status.budget) == (budget, 0, 0, budget)
-    asked = [entry["row"] for entry in campaign.log() if entry["what"] == "asked"]
+    asked = [entry["row"] for entry in campaign.owner.log() if entry["what"] == "asked"]
     assert len(asked) == len(set(asked)) == budget  # not even handed out twice: a lease outlives the crash
-    assert campaign.verify_log().ok
+    assert campaign.owner.verify_log().ok
     check_refits(campaign, fire, kills)
 
     undisturbed = Workshop(Place(f"sqlite:///{tmp_path}/calm.db", tmp_path / "calm.files"), standin.build)
@@ -99,12 +99,12 @@ def survives(workshop: Workshop, tmp_path: Path, kills: int, budget: int) -> Non
 
 def check_refits(campaign: Campaign, fire: Fire, kills: int) -> None:
     """Models were published between the kills, and no file of one that was not is left."""
-    refitted = [int(entry["event"]) for entry in campaign.log() if entry["what"] == "refitted"]
+    refitted = [int(entry["event"]) for entry in campaign.owner.log() if entry["what"] == "refitted"]
     between = [bisect(refitted, end) - bisect(refitted, start) for start, end in pairwise(fire.lives)]
     lives = sum(map(bool, between))
     log.info("%d kills, %d acknowledged, %d refits, in %d lives", kills, len(fire.acknowledged), len(refitted), lives)
     assert lives >= kills // 2, "too few refits were published between the kills"
-    campaign.refit()
+    campaign.owner.refit()
     with campaign.store.reading() as connection:
         kept = set(connection.execute(select(schema.models.c.file)).scalars())
     files = {path.stem for path in (campaign.files.folder / "models-1").iterdir()}
@@ -130,7 +130,7 @@ def counts(campaign: Campaign) -> dict[str, Any]:
 
 def model_hash(campaign: Campaign) -> str:
     """Of the canonical refit, by the engine every campaign of these tests has."""
-    model = standin.build(campaign.materials).fit(campaign.answers(), None)
+    model = standin.build(campaign.materials).fit(campaign.owner.answers(), None)
     assert model is not None
     state = model.state()
     return state_hash(state.arrays, canonical(state.meta))

@@ -123,9 +123,9 @@ def test_purpose_and_probability_are_stored_with_every_question(table: Path) -> 
         campaign._factory = lambda materials: _Fixed()  # type: ignore[assignment, return-value]
         question = campaign.ask()
         campaign.tell(question, "f")  # type: ignore[arg-type]
-        assert campaign.probabilities("audit") == {0: 0.25}
-        assert campaign.answers() == ()
-        assert [answer.row for answer in campaign.answers("audit")] == [0]
+        assert campaign.owner.probabilities("audit") == {0: 0.25}
+        assert campaign.owner.answers() == ()
+        assert [answer.row for answer in campaign.owner.answers("audit")] == [0]
         assert campaign.status().by_purpose == {"audit": 1}
 
 
@@ -326,5 +326,5 @@ def test_a_setting_with_which_nothing_could_be_asked_is_refused_with_its_value(
 def test_tasks_are_handed_out_for_a_time_that_ends(days: float, on_sqlite: Workshop, tmp_path: Path) -> None:
     campaign = on_sqlite.create()
     with pytest.raises(InputError, match=r"from 0\.001"):
-        campaign.export(tmp_path / "tasks.json", tasks=2, task_days=days)
+        campaign.owner.export(tmp_path / "tasks.json", tasks=2, task_days=days)
     assert campaign.status().pending == 0

@@ -51,7 +51,7 @@ def eventful(workshop: Workshop) -> Campaign:
             kind = ("perceived", "self_reported", "records")[step]
             campaign.tell(question, ODD_GROUPS[step % 2], kind=kind)
             if step == 2:
-                campaign.correct(question, ODD_GROUPS[1])
+                campaign.annotator().correct(question, ODD_GROUPS[1])
     campaign.tell(campaign.ask("anna"), "cannot_tell")  # type: ignore[arg-type]
     campaign.tell(campaign.ask("anna"), "declined")  # type: ignore[arg-type]
     late = campaign.ask("carl")
@@ -65,18 +65,18 @@ def eventful(workshop: Workshop) -> Campaign:
 @pytest.mark.parametrize("name", FILES)
 def test_what_goes_out_comes_back_the_same(on_sqlite: Workshop, elsewhere: Workshop, tmp_path: Path, name: str) -> None:
     campaign = eventful(on_sqlite)
-    assert campaign.export(tmp_path / name).answers == len(told(campaign)) == 10
+    assert campaign.owner.export(tmp_path / name).answers == len(told(campaign)) == 10
     other = elsewhere.create(groups=ODD_GROUPS, ids=IDS, overlap=2, budget=12)
-    report = other.import_(tmp_path / name)
+    report = other.owner.import_(tmp_path / name)
     assert (report.added, report.repeated, report.conflicts) == (10, 0, ())
     assert told(other) == told(campaign)
-    assert other.answers() == campaign.answers()
+    assert other.owner.answers() == campaign.owner.answers()
     assert other.status().answered == campaign.status().answered
     assert (other.status().late, other.status().uncounted) == (1, 1)
-    again = other.import_(tmp_path / name)
+    again = other.owner.import_(tmp_path / name)
     assert (again.added, again.repeated) == (0, 10)
     assert told(other) == told(campaign)
-    assert other.verify_log().ok
+    assert other.owner.verify_log().ok
 
 
 FORMULAS = ["=HYPERLINK(1)", "+1", "-2", "@SUM(A1)", "\t=1", "\r=1", "'=1", "a\rb", "a\nb", " x "]
@@ -89,9 +89,9 @@ def test_ids_groups_and_annotators_that_are_formulas_to_a_spreadsheet_come_back_
     rules: dict[str, Any] = {"rows": 10, "groups": ("=1+1", "@b"), "ids": FORMULAS, "budget": 10}
     campaign = on_sqlite.create(**rules)
     answer_all(campaign, "-maria", lambda row: ("=1+1", "@b")[row % 2])
-    campaign.export(tmp_path / name)
+    campaign.owner.export(tmp_path / name)
     other = elsewhere.create(**rules)
-    assert other.import_(tmp_path / name).added == 10
+    assert other.owner.import_(tmp_path / name).added == 10
     assert told(other) == told(campaign)
     if name.endswith(".csv"):
         with (tmp_path / name).open(newline="") as file:
@@ -103,8 +103,8 @@ def test_ids_groups_and_annotators_that_are_formulas_to_a_spreadsheet_come_back_
 def test_a_campaign_recognises_its_own_export(on_sqlite: Workshop, tmp_path: Path, name: str) -> None:
     campaign = eventful(on_sqlite)
     before = told(campaign)
-    campaign.export(tmp_path / name)
-    assert campaign.import_(tmp_path / name).added == 0
+    campaign.owner.export(tmp_path / name)
+    assert campaign.owner.import_(tmp_path / name).added == 0
     assert told(campaign) == before
 
 
@@ -120,20 +120,20 @@ def test_an_import_is_taken_whole_or_not_at_all(workshop: Workshop, tmp_path: Pa
     ):
         path.write_text("\n".join(["row,group", *lines]))
         with pytest.raises(error):
-            campaign.import_(path, annotator="a")
+            campaign.owner.import_(path, annotator="a")
         assert campaign.status().answered == 0
     path.write_text(f"row,group\n1,{GROUPS[0]}\n")
     with pytest.raises(InputError, match="names no annotator"):
-        campaign.import_(path)
+        campaign.owner.import_(path)
 
 
 def test_other_peoples_tables_need_an_id_and_a_group_only(workshop: Workshop, tmp_path: Path) -> None:
     campaign = workshop.create(ids=IDS, budget=5)
     frame = pd.DataFrame({"id": [IDS[4], IDS[9]], "group": [GROUPS[0], GROUPS[1]]})
     frame.to_csv(tmp_path / "in.csv", index=False)
-    report = campaign.import_(tmp_path / "in.csv", annotator="registry", kind="records")
+    report = campaign.owner.import_(tmp_path / "in.csv", annotator="registry", kind="records")
     assert report.added == 2
-    assert [(answer.row, answer.group) for answer in campaign.answers()] == [(4, 0), (9, 1)]
+    assert [(answer.row, answer.group) for answer in campaign.owner.answers()] == [(4, 0), (9, 1)]
     assert campaign.status().by_kind == {"records": 2}
 
 
@@ -141,7 +141,7 @@ def test_a_file_about_other_data_is_refused(on_sqlite: Workshop, tmp_path: Path)
     campaign = on_sqlite.create(ids=IDS)
     pd.DataFrame({"row": [1], "id": [IDS[2]], "group": [GROUPS[0]]}).to_csv(tmp_path / "in.csv", index=False)
     with pytest.raises(InputError, match="other data"):
-        campaign.import_(tmp_path / "in.csv", annotator="a")
+        campaign.owner.import_(tmp_path / "in.csv", annotator="a")
 
 
 def test_different_answers_in_a_file_are_reported_and_not_taken(on_sqlite: Workshop, tmp_path: Path) -> None:
@@ -151,25 +151,25 @@ def test_different_answers_in_a_file_are_reported_and_not_taken(on_sqlite: Works
     campaign.tell(question, GROUPS[0])
     path = tmp_path / "in.jsonl"
     path.write_text(json.dumps({"row": question.row, "group": GROUPS[1], "annotator": "a"}))
-    assert campaign.import_(path).conflicts == (question.row,)
-    assert [answer.group for answer in campaign.answers()] == [0]
+    assert campaign.owner.import_(path).conflicts == (question.row,)
+    assert [answer.group for answer in campaign.owner.answers()] == [0]
 
 
 def test_imported_rows_are_not_asked_about_again(workshop: Workshop, tmp_path: Path) -> None:
     campaign = workshop.create(rows=12, budget=12)
     lines = [json.dumps({"row": row, "group": GROUPS[row % 2], "annotator": "a"}) for row in range(8)]
     (tmp_path / "in.jsonl").write_text("\n".join(lines))
-    assert campaign.import_(tmp_path / "in.jsonl").added == 8
+    assert campaign.owner.import_(tmp_path / "in.jsonl").added == 8
     assert set(answer_all(campaign)) == {8, 9, 10, 11}
     assert campaign.status().model_answers > 0
 
 
 def test_a_finished_campaign_imports_nothing(on_sqlite: Workshop, tmp_path: Path) -> None:
     campaign = on_sqlite.create()
-    campaign.finish()
+    campaign.owner.finish()
     (tmp_path / "in.csv").write_text(f"row,group\n1,{GROUPS[0]}\n")
     with pytest.raises(CampaignFinished):
-        campaign.import_(tmp_path / "in.csv", annotator="a")
+        campaign.owner.import_(tmp_path / "in.csv", annotator="a")
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ def test_files_that_cannot_be_read_are_said_in_one_line(
     if content is not None:
         (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError) as caught:
-        campaign.import_(tmp_path / name, annotator="a")
+        campaign.owner.import_(tmp_path / name, annotator="a")
     assert "\n" not in str(caught.value)
     assert campaign.status().answered == 0
 
@@ -222,15 +222,15 @@ def test_a_format_goes_by_the_name_that_help_and_web_call_it(on_sqlite: Workshop
     campaign = on_sqlite.create(budget=6, ids=IDS)
     campaign.tell(campaign.ask("anna"), GROUPS[0])  # type: ignore[arg-type]
     path = tmp_path / "answers"
-    assert campaign.export(path, form).answers == 1
-    assert campaign.exported(form) == path.read_bytes()
-    assert campaign.import_(path, form).repeated == 1
+    assert campaign.owner.export(path, form).answers == 1
+    assert campaign.owner.exported(form) == path.read_bytes()
+    assert campaign.owner.import_(path, form).repeated == 1
 
 
 def test_label_studio_tasks_go_out_and_their_annotations_come_in(workshop: Workshop, tmp_path: Path) -> None:
     campaign = workshop.create(budget=6, ids=IDS)
     path = tmp_path / "tasks.json"
-    report = campaign.export(path, tasks=4)
+    report = campaign.owner.export(path, tasks=4)
     assert (report.answers, report.handed) == (0, 4)
     left = datetime.fromisoformat(report.until or "") - datetime.now(UTC)
     assert timedelta(days=13.9) < left < timedelta(days=14.1)
@@ -239,28 +239,28 @@ def test_label_studio_tasks_go_out_and_their_annotations_come_in(workshop: Works
     assert len({task["data"]["row"] for task in tasks}) == 4
     assert all(task["data"]["text"] and task["annotations"] == [] for task in tasks)
     annotate_outside(path, [GROUPS[0], GROUPS[1], None, "cannot_tell"])
-    taken = campaign.import_(path)
+    taken = campaign.owner.import_(path)
     assert (taken.added, taken.skipped) == (3, 1)
     status = campaign.status()
     assert (status.answered, status.pending, status.cannot_tell) == (3, 0, 1)
-    assert [report.name for report in campaign.annotators() if report.answered] == ["anna@example.org"]
+    assert [report.name for report in campaign.owner.annotators() if report.answered] == ["anna@example.org"]
     cancelled = tasks[2]["data"]["row"]
     assert campaign.ask("b").row == cancelled  # type: ignore[union-attr]
-    assert campaign.import_(path).added == 0
-    assert campaign.verify_log().ok
+    assert campaign.owner.import_(path).added == 0
+    assert campaign.owner.verify_log().ok
 
 
 def test_no_more_tasks_are_handed_out_than_the_budget_allows(on_sqlite: Workshop, tmp_path: Path) -> None:
     campaign = on_sqlite.create(budget=30, lookahead=4)
     campaign.ask("a")
-    campaign.export(tmp_path / "tasks.json", tasks=100)
+    campaign.owner.export(tmp_path / "tasks.json", tasks=100)
     assert len(json.loads((tmp_path / "tasks.json").read_text())) == 29
-    assert campaign.turn("b").why == "wait"
+    assert campaign.annotator("b").turn().why == "wait"
 
 
 def test_no_more_tasks_are_handed_out_than_were_asked_for(on_sqlite: Workshop, tmp_path: Path) -> None:
     campaign = on_sqlite.create(budget=30, lookahead=4)
-    report = campaign.export(tmp_path / "tasks.json", tasks=6)
+    report = campaign.owner.export(tmp_path / "tasks.json", tasks=6)
     assert report.handed == len(json.loads((tmp_path / "tasks.json").read_text())) == 6
     assert campaign.status().pending == 6
 
@@ -273,9 +273,9 @@ def test_the_labelling_configuration_is_valid_whatever_the_groups_are_called() -
 def test_an_export_that_fails_leaves_the_old_file(on_sqlite: Workshop, tmp_path: Path) -> None:
     campaign = on_sqlite.create()
     with pytest.raises(InputError, match="format"):
-        campaign.export(tmp_path / "x.csv", format="excel")
+        campaign.owner.export(tmp_path / "x.csv", format="excel")
     with pytest.raises(InputError):
-        campaign.export(tmp_path / "x.csv", tasks=3)
+        campaign.owner.export(tmp_path / "x.csv", tasks=3)
     assert list(tmp_path.glob("*.csv")) == []
 
 
@@ -292,7 +292,7 @@ def test_a_row_that_is_no_whole_number_is_refused_with_the_whole_file(
     }
     (tmp_path / f"in.{suffix}").write_text(content[suffix])
     with pytest.raises(InputError, match="`row` that is not a whole number"):
-        campaign.import_(tmp_path / f"in.{suffix}", annotator="a")
+        campaign.owner.import_(tmp_path / f"in.{suffix}", annotator="a")
     assert campaign.status().answered == 0
 
 
@@ -304,8 +304,8 @@ def _task(row: object) -> dict[str, object]:
 def test_whole_numbers_with_a_point_are_rows(on_sqlite: Workshop, tmp_path: Path) -> None:
     campaign = on_sqlite.create()
     (tmp_path / "in.csv").write_text(f"row,group\n8.0,{GROUPS[1]}\n")
-    assert campaign.import_(tmp_path / "in.csv", annotator="a").added == 1
-    assert [(answer.row, answer.group) for answer in campaign.answers()] == [(8, 1)]
+    assert campaign.owner.import_(tmp_path / "in.csv", annotator="a").added == 1
+    assert [(answer.row, answer.group) for answer in campaign.owner.answers()] == [(8, 1)]
 
 
 def test_a_file_that_contradicts_itself_is_refused_and_blank_groups_are_empty(
@@ -315,12 +315,12 @@ def test_a_file_that_contradicts_itself_is_refused_and_blank_groups_are_empty(
     path = tmp_path / "in.csv"
     path.write_text(f"row,group\n4,\n5,{GROUPS[0]}\n6,{GROUPS[1]}\n5,{GROUPS[1]}\n")
     with pytest.raises(InputError, match="Answers 2 and 4 of the file contradict each other about row 5"):
-        campaign.import_(path, annotator="a")
+        campaign.owner.import_(path, annotator="a")
     assert campaign.status().answered == 0
     path.write_text(f'row,group\n4,\n5,{GROUPS[0]}\n6,"  "\n5,{GROUPS[0]}\n5,\n')
-    report = campaign.import_(path, annotator="a")
+    report = campaign.owner.import_(path, annotator="a")
     assert (report.added, report.repeated, report.skipped, report.conflicts) == (1, 1, 3, ())
-    assert [(answer.row, answer.group) for answer in campaign.answers()] == [(5, 0)]
+    assert [(answer.row, answer.group) for answer in campaign.owner.answers()] == [(5, 0)]
 
 
 def test_known_answers_that_contradict_each_other_are_refused(tmp_path: Path) -> None:

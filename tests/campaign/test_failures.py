@@ -58,7 +58,7 @@ def test_a_full_disk_is_said_and_loses_nothing(on_sqlite: Workshop) -> None:
     event.remove(engine, "connect", limit)
     engine.dispose()
     assert campaign.status().answered == answered
-    assert campaign.verify_log().ok
+    assert campaign.owner.verify_log().ok
     assert len(answer_all(campaign, "annotator-1")) == 40 - answered
 
 
@@ -147,7 +147,7 @@ def test_a_database_that_was_deleted_in_the_middle_takes_no_answer_into_the_void
     for path in names:
         path.with_name(path.name + ".kept").rename(path)
     assert campaign.tell(question, GROUPS[0]).counted
-    assert campaign.verify_log().ok
+    assert campaign.owner.verify_log().ok
 
 
 def test_a_database_that_was_replaced_in_the_middle_is_noticed(on_sqlite: Workshop, tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ def test_a_server_that_goes_away_is_said_and_found_again(postgres: ThrowawayPost
         postgres.start()
     assert campaign.tell(question, GROUPS[0]).counted
     assert campaign.status().answered == 1
-    assert campaign.verify_log().ok
+    assert campaign.owner.verify_log().ok
     campaign.close()
 
 
@@ -248,12 +248,12 @@ def test_a_damaged_model_is_fitted_again(on_sqlite: Workshop, more: int) -> None
     for path in (campaign.files.folder / "models-1").iterdir():
         path.write_bytes(b"x")
     other = on_sqlite.open()
-    other.extend(40)
+    other.owner.extend(40)
     for _ in range(more):
         other.tell(other.ask(), GROUPS[0])  # type: ignore[arg-type]
     assert len(set(rows) | set(answer_all(other))) == 40 - more
     assert other.status().behind == 0
-    assert other.verify_log().ok
+    assert other.owner.verify_log().ok
 
 
 @pytest.mark.parametrize("name", ["NUL\x00", "line\nbreak", "half \ud83d", "", "   ", "x" * 10_000_000, 7, None])
@@ -263,7 +263,7 @@ def test_names_that_cannot_be_kept_are_refused_on_every_store(on_sqlite: Worksho
     assert question is not None
     for act in (
         lambda: campaign.ask(name),  # type: ignore[arg-type]
-        lambda: campaign.undo(name),  # type: ignore[arg-type]
+        lambda: campaign.annotator(name).undo(),  # type: ignore[arg-type]
         lambda: campaign.tell(question, GROUPS[0], key=name if name is not None else ""),  # type: ignore[arg-type]
     ):
         with pytest.raises(InputError) as caught:
@@ -283,8 +283,8 @@ def test_emoji_and_quotes_in_names_and_ids_come_back_unchanged(workshop: Worksho
     campaign.tell(question, GROUPS[0], key="clé 🔑")
     again = workshop.open(odd)
     assert again.settings.guidelines == "Think. 🤔\nThen answer."
-    assert again.annotators()[0].name == odd
-    assert again.verify_log().ok
+    assert again.owner.annotators()[0].name == odd
+    assert again.owner.verify_log().ok
 
 
 def test_two_spellings_of_one_name_are_one_annotator(on_sqlite: Workshop) -> None:

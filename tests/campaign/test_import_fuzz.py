@@ -50,10 +50,10 @@ def campaign(tmp_path: Path) -> Iterator[Campaign]:
 def works(campaign: Campaign, folder: Path) -> None:
     """Everything that reads the answers."""
     campaign.status()
-    campaign.annotators()
+    campaign.owner.annotators()
     for suffix in ("csv", "parquet", "jsonl", "json"):
-        campaign.export(folder / f"out.{suffix}")
-    assert campaign.verify_log().ok
+        campaign.owner.export(folder / f"out.{suffix}")
+    assert campaign.owner.verify_log().ok
 
 
 def taken_in_or_refused(campaign: Campaign, folder: Path, name: str, content: bytes) -> None:
@@ -61,7 +61,7 @@ def taken_in_or_refused(campaign: Campaign, folder: Path, name: str, content: by
     (folder / name).write_bytes(content)
     refusal = ""
     try:
-        campaign.import_(folder / name, annotator="a")
+        campaign.owner.import_(folder / name, annotator="a")
     except ApodError as error:
         refusal = str(error)
     assert "\n" not in refusal
@@ -176,7 +176,7 @@ def test_a_malformed_task_is_refused_with_the_whole_file(campaign: Campaign, tmp
     before = records(campaign)
     (tmp_path / "in.json").write_text(json.dumps([task(row=3), MALFORMED[case]]))
     with pytest.raises(InputError) as caught:
-        campaign.import_(tmp_path / "in.json")
+        campaign.owner.import_(tmp_path / "in.json")
     assert "\n" not in str(caught.value)
     assert records(campaign) == before
     works(campaign, tmp_path)
@@ -186,10 +186,10 @@ def test_a_malformed_task_is_refused_with_the_whole_file(campaign: Campaign, tmp
 def test_json_nested_too_deeply_is_refused_in_a_line(campaign: Campaign, tmp_path: Path, suffix: str) -> None:
     (tmp_path / f"in.{suffix}").write_text("[" * 100_000)
     with pytest.raises(InputError, match="nothing was imported"):
-        campaign.import_(tmp_path / f"in.{suffix}", annotator="a")
+        campaign.owner.import_(tmp_path / f"in.{suffix}", annotator="a")
 
 
 def test_a_row_with_one_cell_more_than_the_header_shifts_nobodys_answer(campaign: Campaign, tmp_path: Path) -> None:
     (tmp_path / "in.csv").write_text(f"row,group\n5,7,{GROUPS[0]}\n")
     with pytest.raises(InputError, match="3 cells under 2 column names"):
-        campaign.import_(tmp_path / "in.csv", annotator="a")
+        campaign.owner.import_(tmp_path / "in.csv", annotator="a")

@@ -68,7 +68,7 @@ def test_one_wrong_command_does_not_spoil_those_it_shares_a_commit_with(on_sqlit
     for thread in threads:
         thread.join()
     assert sorted(outcomes) == [-9, -7, -5, -3, -1, 2, 4, 6, 8, 10]
-    assert campaign.verify_log().events == 1 + 5
+    assert campaign.owner.verify_log().events == 1 + 5
 
 
 @pytest.mark.parametrize("error", [UnknownName("column", "agee", ["age"]), StoreError("full"), KeyError("x")], ids=repr)

@@ -39,12 +39,12 @@ def new_campaign(folder: Path, known: object = None, share: float = 0.25, **sett
 
 def test_known_groups_are_answers_before_the_first_question_and_cost_nothing(workshop: Workshop) -> None:
     campaign = workshop.create(rows=60, budget=10, known_groups=recorded(60))
-    assert {(answer.row, GROUPS[answer.group], answer.weight) for answer in campaign.answers()} == {
+    assert {(answer.row, GROUPS[answer.group], answer.weight) for answer in campaign.owner.answers()} == {
         (row, group_of(row), 1.0) for row in range(0, 60, 3)
     }
     status = campaign.status()
     assert (status.answered, status.remaining, status.known) == (0, 10, 20)
-    assert campaign.refit()
+    assert campaign.owner.refit()
     assert campaign.status().model_answers == 20
 
 
@@ -61,22 +61,22 @@ def test_blanks_may_be_asked_about_and_the_known_never(workshop: Workshop) -> No
 def test_a_known_group_can_be_erased_and_nobody_is_asked_about_that_person(workshop: Workshop) -> None:
     campaign = workshop.create(rows=60, budget=20, known_groups=recorded(60), refit="demand")
     campaign.ask("a")
-    done = campaign.erase(row=3)
+    done = campaign.owner.erase(row=3)
     assert done.answers == 1
     assert done.models >= 1
-    assert 3 not in {answer.row for answer in campaign.answers()}
+    assert 3 not in {answer.row for answer in campaign.owner.answers()}
     assert campaign.status().known == 19
     again = workshop.open(refit="demand")
-    assert 3 not in {answer.row for answer in again.answers()}
+    assert 3 not in {answer.row for answer in again.owner.answers()}
     while (question := again.ask("a")) is not None:
         assert question.row != 3
         again.tell(question, group_of(question.row))
-    assert again.verify_log().ok
+    assert again.owner.verify_log().ok
 
 
 def test_the_log_says_who_was_known_and_not_what(on_sqlite: Workshop) -> None:
     campaign = on_sqlite.create(rows=60, budget=10, known_groups=recorded(60))
-    entries = [entry for entry in campaign.log() if entry["what"] == "known"]
+    entries = [entry for entry in campaign.owner.log() if entry["what"] == "known"]
     assert {entry["row"] for entry in entries} == set(range(0, 60, 3))
     assert not any(group in json.dumps(entries) for group in GROUPS)
 
@@ -84,7 +84,7 @@ def test_the_log_says_who_was_known_and_not_what(on_sqlite: Workshop) -> None:
 def test_gold_rows_are_no_known_ones(on_sqlite: Workshop) -> None:
     campaign = on_sqlite.create(rows=60, budget=10, known_groups=recorded(60), gold={0: group_of(0), 1: group_of(1)})
     assert campaign.status().known == 19
-    assert {0, 1}.isdisjoint(answer.row for answer in campaign.answers())
+    assert {0, 1}.isdisjoint(answer.row for answer in campaign.owner.answers())
 
 
 @pytest.mark.parametrize(
@@ -113,9 +113,9 @@ def test_known_people_who_are_held_out_never_train(tmp_path: Path) -> None:
             (tmp_path / "again").mkdir()
             other = np.array(PEOPLE.group_names[::-1], dtype=object)[PEOPLE.groups]
             campaign = new_campaign(tmp_path / "again", np.where(ON_RECORD, np.where(held_out, other, NAMES), None))
-        campaign.refit()
-        states.append(campaign.engine().fit(campaign.answers(), None).state())  # type: ignore[union-attr]
-        assert {answer.row for answer in campaign.answers()}.isdisjoint(campaign.materials.held_out().tolist())
+        campaign.owner.refit()
+        states.append(campaign.engine().fit(campaign.owner.answers(), None).state())  # type: ignore[union-attr]
+        assert {answer.row for answer in campaign.owner.answers()}.isdisjoint(campaign.materials.held_out().tolist())
         campaign.close()
     for name, array in states[0].arrays.items():
         assert np.array_equal(array, states[1].arrays[name]), name
@@ -127,12 +127,12 @@ def test_the_audit_counts_known_people_for_themselves_and_draws_among_the_others
         assert not ON_RECORD[question.row]
         campaign.tell(question, NAMES[question.row])
     held_out = campaign.materials.held_out()
-    found = campaign.audit()
+    found = campaign.owner.audit()
     assert found is not None
     assert found.drawn == 6
     assert found.known == int(ON_RECORD[held_out].sum())
     assert found.people == len(held_out)
-    chances = campaign.probabilities("audit")
+    chances = campaign.owner.probabilities("audit")
     cells: dict[tuple[int, int], list[int]] = {}
     decided = campaign.engine().decisions(None, held_out)["before"]  # type: ignore[attr-defined]
     for row, decision in zip(held_out.tolist(), decided.tolist(), strict=True):
@@ -156,7 +156,7 @@ def test_a_column_of_a_table_hands_groups_in_and_names_them(tmp_path: Path) -> N
     features = campaign.materials.features()
     assert isinstance(features, pd.DataFrame)
     assert "race" not in features.columns
-    told = {*campaign.answers(), *campaign.answers("audit")}
+    told = {*campaign.owner.answers(), *campaign.owner.answers("audit")}
     assert {(answer.row, campaign.settings.groups[answer.group]) for answer in told} == {
         (row, NAMES[row]) for row in np.flatnonzero(ON_RECORD).tolist()
     }

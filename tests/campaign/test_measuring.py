@@ -29,20 +29,20 @@ def real(tmp_path) -> Campaign:
     options = {"strengths": [0.5, 1.0], "epochs": 1, "body_epochs": 1}
     campaign = workshop.create(rows=120, budget=12, engine_options=options)
     answer_all(campaign)
-    campaign.refit()
+    campaign.owner.refit()
     yield campaign
     campaign.close()
 
 
 def test_the_curve_is_the_accuracy_and_gap_of_the_heads_on_the_pool(real: Campaign) -> None:
-    achieved = real.history()[-1]
+    achieved = real.owner.results.history()[-1]
     engine = real.engine()
     model = real.refitter.load(real.refitter.snapshot())
     mitigation = engine._restored(model)  # type: ignore[attr-defined]
     predicted = (mitigation.heads.margins(mitigation.pool.embeddings) > 0).numpy()
     labels = real.materials.labels()
     member = mitigation.membership(mitigation.pool.seen)[0].double().numpy()
-    for answer in real.answers():
+    for answer in real.owner.answers():
         member[answer.row] = np.eye(2)[answer.group]
     for k, point in enumerate(achieved.outcome["curve"]):
         assert point["accuracy"] == pytest.approx((predicted[k] == labels).mean())
@@ -53,15 +53,19 @@ def test_the_curve_is_the_accuracy_and_gap_of_the_heads_on_the_pool(real: Campai
         assert point["gap"] == pytest.approx(sum(abs(first - second) for first, second in rates), abs=1e-6)
         assert point["selected"] == pytest.approx(predicted[k].mean())
         assert set(point) == {"strength", "accuracy", "selected", "gap"}  # a guess has no interval
-    assert [point["strength"] for point in achieved.outcome["curve"]] == [0.0, 0.5, 1.0] == list(real.strengths())
+    assert (
+        [point["strength"] for point in achieved.outcome["curve"]]
+        == [0.0, 0.5, 1.0]
+        == list(real.owner.results.strengths())
+    )
     assert achieved.answers == 12
 
 
 def test_the_bound_and_the_map_are_there(real: Campaign) -> None:
-    bound = real.history()[-1].outcome["bound"]
+    bound = real.owner.results.history()[-1].outcome["bound"]
     assert bound["bound"] == pytest.approx(bound["epsilon"] + min(bound["sampling_term"], bound["covering_term"]))
     assert set(bound["groups"]) == set(GROUPS)
-    found = real.pool_map()
+    found = real.owner.results.pool_map()
     assert found is not None
     assert len(found["points"]["x"]) == 120
     assert len(found["asked"]["x"]) == 12
@@ -74,35 +78,37 @@ def test_audit_answers_are_measured_with_the_model(tmp_path) -> None:
     options = {"strengths": [0.5], "epochs": 1, "body_epochs": 1}
     campaign = workshop.create(rows=300, budget=24, audit_share=0.5, engine_options=options)
     answer_all(campaign)
-    campaign.refit()
-    asked = [entry for entry in campaign.log() if entry["what"] == "asked"]
+    campaign.owner.refit()
+    asked = [entry for entry in campaign.owner.log() if entry["what"] == "asked"]
     assert asked[-1]["purpose"] == "audit"  # no refit comes after the last answer: it is measured all the same
-    found, expected = campaign.history()[-1].outcome["audit"], campaign.audit()
+    found, expected = campaign.owner.results.history()[-1].outcome["audit"], campaign.owner.audit()
     assert expected is not None
     assert found["answers"] == expected.drawn > 5
     assert {name: found["before"][name] for name in ("value", "low", "high")} == expected.views["before"].gap.to_dict()
     assert found["before"]["groups"] == expected.to_dict()["predictions"]["before"]["groups"]
-    told = [(campaign.settings.groups[a.group], campaign.materials.label(a.row)) for a in campaign.answers("audit")]
+    told = [
+        (campaign.settings.groups[a.group], campaign.materials.label(a.row)) for a in campaign.owner.answers("audit")
+    ]
     for name, counts in found["told"].items():
         assert counts == {"negative": told.count((name, 0)), "positive": told.count((name, 1))}
     assert found["change"] is None  # nothing is mitigated before an operating point is chosen
-    before = campaign.history()
-    campaign.refit()
-    assert campaign.history() == before, "measured again although nothing was answered"
-    campaign.erase(row=asked[-1]["row"])
-    assert [kept.event for kept in campaign.history()] == [kept.event for kept in before[:-1]]
-    campaign.refit()
-    assert campaign.history()[-1].outcome["audit"]["answers"] == expected.drawn - 1
+    before = campaign.owner.results.history()
+    campaign.owner.refit()
+    assert campaign.owner.results.history() == before, "measured again although nothing was answered"
+    campaign.owner.erase(row=asked[-1]["row"])
+    assert [kept.event for kept in campaign.owner.results.history()] == [kept.event for kept in before[:-1]]
+    campaign.owner.refit()
+    assert campaign.owner.results.history()[-1].outcome["audit"]["answers"] == expected.drawn - 1
     campaign.close()
 
 
 def test_the_chosen_operating_point_is_the_classifiers(real: Campaign) -> None:
-    real.choose(1.0)
-    assert real.operating_point().strength == 1.0
+    real.owner.choose(1.0)
+    assert real.owner.results.operating_point().strength == 1.0
     assert real.classifier().selected_strength_ == 1.0
-    real.choose(0.0)
+    real.owner.choose(0.0)
     assert real.classifier().selected_strength_ == 0.0
-    assert real.operating_point().to_json() == {
+    assert real.owner.results.operating_point().to_json() == {
         "strength": 0.0, "because": "Chosen by the owner.", "by": "owner", "audit": None, "estimate": None,
             "confirmation": None,
     }  # fmt: skip
@@ -115,20 +121,20 @@ def test_a_campaign_that_equalises_selection_rates_measures_and_audits_their_gap
     options = {"strengths": [0.5], "epochs": 1, "body_epochs": 1, "penalty": "demographic_parity"}
     campaign = workshop.create(rows=160, budget=24, engine_options=options, audit_share=0.5)
     answer_all(campaign)
-    campaign.refit()
-    outcome = campaign.history()[-1].outcome
+    campaign.owner.refit()
+    outcome = campaign.owner.results.history()[-1].outcome
     assert outcome["notion"] == "demographic_parity"
     engine = campaign.engine()
     mitigation = engine._restored(campaign.refitter.load(campaign.refitter.snapshot()))
     predicted = (mitigation.heads.margins(mitigation.pool.embeddings) > 0).numpy()
     member = mitigation.membership(mitigation.pool.seen)[0].double().numpy()
     places = {int(row): place for place, row in enumerate(campaign.materials.training_rows())}
-    for answer in campaign.answers():
+    for answer in campaign.owner.answers():
         member[places[answer.row]] = np.eye(2)[answer.group]
     for k, point in enumerate(outcome["curve"]):
         rates = [np.average(predicted[k], weights=member[:, group]) for group in (0, 1)]
         assert point["gap"] == pytest.approx(abs(rates[0] - rates[1]), abs=1e-6)
-    audited = campaign.audit()
+    audited = campaign.owner.audit()
     assert audited.notion.name == "demographic_parity"
     for view in audited.views.values():
         assert view.gap.high == pytest.approx(
@@ -146,42 +152,44 @@ def test_classifier_dashboard_and_report_name_one_operating_point_and_why(tmp_pa
         for _ in range(12):
             question = campaign.ask("maria")
             campaign.tell(question, GROUPS[question.row % 2])
-        campaign.refit()
-        assert campaign.operating_point() is None  # nothing is said of a classifier that nobody built
-        assert campaign.dashboard().operating is None
+        campaign.owner.refit()
+        assert campaign.owner.results.operating_point() is None  # nothing is said of a classifier that nobody built
+        assert campaign.owner.results.dashboard().operating is None
         classifier = campaign.classifier()
-        point, facts = campaign.operating_point(), campaign_facts(campaign)
+        point, facts = campaign.owner.results.operating_point(), campaign_facts(campaign)
         assert point.strength == classifier.selected_strength_ == facts["strength"]
         assert point.because == classifier.selected_because_ == facts["selected_because"]
-        assert campaign.dashboard().operating == point.to_json()
+        assert campaign.owner.results.dashboard().operating == point.to_json()
         assert point.because in html.unescape(render_campaign(facts))
         audited = facts["audit"]["predictions"]
         assert ("after" in point.audit) == ("after" in audited) == (point.strength > 0)
         for name, view in audited.items():
             assert {end: point.audit[name][end] for end in ("value", "low", "high")} == view["gap"]
         campaign.tell(campaign.ask("maria"), GROUPS[0])
-        assert campaign.operating_point() is None  # the answers are others than the classifier was built from
-        campaign.choose(0.5)
+        assert (
+            campaign.owner.results.operating_point() is None
+        )  # the answers are others than the classifier was built from
+        campaign.owner.choose(0.5)
         facts = campaign_facts(campaign)
-        assert facts["strength"] == campaign.operating_point().strength == 0.5
+        assert facts["strength"] == campaign.owner.results.operating_point().strength == 0.5
         assert "Chosen by the owner." in render_campaign(facts)
 
 
 def left_of_answers(campaign: Campaign) -> list[str]:
     """Files of a campaign that its log does not name as those of its people."""
-    known = str([entry for entry in campaign.log() if entry["what"] in ("created", "computed")])
+    known = str([entry for entry in campaign.owner.log() if entry["what"] in ("created", "computed")])
     files = [path for path in campaign.files.folder.rglob("*") if path.is_file()]
     return [path.name for path in files if path.stem not in known]
 
 
 @pytest.mark.parametrize("when", ["after the classifier was fitted", "meanwhile"])
 def test_erasing_leaves_no_file_that_was_computed_from_the_answer(real: Campaign, when: str, monkeypatch) -> None:
-    rows = [answer.row for answer in real.answers()]
+    rows = [answer.row for answer in real.owner.answers()]
     fit = campaign_classifier.fit_classifier
 
     def fit_while_erasing(campaign: Campaign, strength: float | None) -> object:
         fitted = fit(campaign, strength)
-        real.erase(row=rows[0])
+        real.owner.erase(row=rows[0])
         return fitted
 
     if when == "meanwhile":
@@ -190,13 +198,13 @@ def test_erasing_leaves_no_file_that_was_computed_from_the_answer(real: Campaign
     else:
         real.classifier()
         assert left_of_answers(real)
-        real.erase(row=rows[0])
+        real.owner.erase(row=rows[0])
     assert left_of_answers(real) == []
-    assert real.operating_point() is None
+    assert real.owner.results.operating_point() is None
 
 
 def test_a_report_says_so_where_nothing_was_changed(real: Campaign) -> None:
-    real.choose(0.0)
+    real.owner.choose(0.0)
     page = render_campaign(campaign_facts(real))
     assert "Nothing was changed. Chosen by the owner." in page
     assert "cannot be said yet" not in page
@@ -254,14 +262,14 @@ def test_a_campaign_pauses_by_itself_once_and_goes_on_when_told(tmp_path, monkey
         asked = campaign.status().answered
         assert 0 < asked < 24
         assert campaign.status().paused_because == "least gain"
-        assert campaign.outlook() is None  # it pauses by what it does not show
-        campaign.pause(False)
+        assert campaign.owner.results.outlook() is None  # it pauses by what it does not show
+        campaign.owner.pause(False)
         assert campaign.status().paused_because is None
         answer_all(campaign)
         assert campaign.status().answered == 24
         assert not campaign.status().paused
-        assert [entry["what"] for entry in campaign.log()].count("paused") == 2
-        assert campaign.verify_log().ok
+        assert [entry["what"] for entry in campaign.owner.log()].count("paused") == 2
+        assert campaign.owner.verify_log().ok
     with workshop.open() as again:
         assert again.status().answered == 24
 
@@ -278,11 +286,11 @@ def test_a_least_gain_that_could_not_be_told_is_refused(tmp_path) -> None:
 
 
 def test_the_gap_to_expect_of_a_posterior_that_does_not_cover_is_shown_nowhere(real: Campaign) -> None:
-    for one in real.history():
+    for one in real.owner.results.history():
         assert one.outcome["outlook"] is None
         assert one.outcome["outlook_withheld"].startswith("Withheld")
-    assert real.outlook() is None
-    assert real.outlook_shown()["outlook_withheld"].startswith("Withheld")
+    assert real.owner.results.outlook() is None
+    assert real.owner.results.outlook_shown()["outlook_withheld"].startswith("Withheld")
     facts = campaign_facts(real)
     assert facts["outlook"] is None
     page = render_campaign(facts)

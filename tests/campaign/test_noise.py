@@ -117,8 +117,8 @@ def test_one_answer_per_row_and_no_gold_counts_in_full(on_sqlite: Workshop) -> N
     campaign = on_sqlite.create()
     for name in "ab":
         campaign.tell(campaign.ask(name), GROUPS[0])  # type: ignore[arg-type]
-    assert {answer.weight for answer in campaign.answers()} == {1.0}
-    assert [report.accuracy for report in campaign.annotators()] == [None, None]
+    assert {answer.weight for answer in campaign.owner.answers()} == {1.0}
+    assert [report.accuracy for report in campaign.owner.annotators()] == [None, None]
     assert campaign.status().agreement is None
 
 
@@ -131,13 +131,13 @@ def test_disagreement_flows_into_the_answers_as_weights_that_sum_to_one(workshop
             truth = question.row % 2
             campaign.tell(question, GROUPS[1 - truth if name == "contrary" else truth])
     rows: dict[int, dict[int, float]] = {}
-    for answer in campaign.answers():
+    for answer in campaign.owner.answers():
         rows.setdefault(answer.row, {})[answer.group] = answer.weight
     assert len(rows) == 10
     for row, weights in rows.items():
         assert sum(weights.values()) == pytest.approx(1)
         assert weights[row % 2] > 0.9
-    accuracy = {report.name: report.accuracy for report in campaign.annotators()}
+    accuracy = {report.name: report.accuracy for report in campaign.owner.annotators()}
     assert accuracy["ann"] > 0.8 > 0.5 > accuracy["contrary"]  # type: ignore[operator]
     assert "accuracy" not in str(campaign.status().to_json())
     votes = campaign.collected().votes

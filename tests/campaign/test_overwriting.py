@@ -75,30 +75,30 @@ def test_beside_an_open_reader_the_erasure_says_what_is_due_and_the_next_call_af
     campaign = workshop.create(budget=12)
     for _ in range(3):
         campaign.tell(campaign.ask(), GROUPS[0])  # type: ignore[arg-type]
-    rows = [answer.row for answer in campaign.answers()]
+    rows = [answer.row for answer in campaign.owner.answers()]
     salt = salt_of(campaign, rows[0])
     assert holders(campaign, salt)
     with old_reader(campaign, table):
         started = time.monotonic()
-        done = campaign.erase(row=rows[0])
+        done = campaign.owner.erase(row=rows[0])
         assert time.monotonic() - started < 150  # it used to be five waits of a minute each
         assert (done.answers, done.overwritten) == (1, False)
         assert holders(campaign, salt)
         assert campaign.status().erasures_due == 1
         assert workshop.open().status().erasures_due == 1  # another process sees it, and could not do it either
-        campaign._overwriting.retry()
+        campaign.overwriting.retry()
         assert holders(campaign, salt)
     pass_a_second(campaign)
     question = campaign.ask()
     assert question is not None
     assert campaign.status().erasures_due == 0
     assert holders(campaign, salt) == []
-    assert campaign.verify_log().ok
+    assert campaign.owner.verify_log().ok
 
 
 def pass_a_second(campaign: Campaign) -> None:
     """Calls try again once a second; a test need not wait for it."""
-    campaign._overwriting._tried = float("-inf")
+    campaign.overwriting._tried = float("-inf")
 
 
 def test_what_is_due_is_done_when_the_campaign_is_opened(workshop: Workshop) -> None:
@@ -106,7 +106,7 @@ def test_what_is_due_is_done_when_the_campaign_is_opened(workshop: Workshop) -> 
     rows = answer_all(campaign)
     salt = salt_of(campaign, rows[2])
     with old_reader(campaign, "apod_answers"):
-        assert not campaign.erase(row=rows[2]).overwritten
+        assert not campaign.owner.erase(row=rows[2]).overwritten
     campaign.close()
     assert workshop.open().status().erasures_due == 0
     assert holders(campaign, salt) == []
@@ -116,7 +116,7 @@ def test_an_erasure_that_nobody_disturbs_is_overwritten_when_it_returns(workshop
     campaign = workshop.create(budget=8)
     rows = answer_all(campaign)
     salts = [salt_of(campaign, row) for row in rows]
-    done = campaign.erase(row=rows[4])
+    done = campaign.owner.erase(row=rows[4])
     assert done.overwritten
     assert campaign.status().erasures_due == 0
     for row, salt in zip(rows, salts, strict=True):
@@ -127,7 +127,7 @@ def test_an_erasure_that_is_killed_is_done_whole_or_not_at_all(workshop: Worksho
     kills = int(os.environ.get("APOD_KILLS", "8"))
     campaign = workshop.create(budget=kills + 5)
     rows = answer_all(campaign)
-    campaign.refit()
+    campaign.owner.refit()
     salts = {row: salt_of(campaign, row) for row in rows}
     campaign.close()
     job: dict[str, Any] = {"url": workshop.place.url, "files": str(workshop.place.files), "seed": 7}
@@ -136,8 +136,8 @@ def test_an_erasure_that_is_killed_is_done_whole_or_not_at_all(workshop: Worksho
     subprocess.run([sys.executable, str(nursery), json.dumps(job)], check=True)
     campaign = workshop.open()
     until(lambda: campaign.status().erasures_due == 0)  # PostgreSQL may need a moment to notice who is gone
-    assert campaign.verify_log().ok
-    left = {answer.row for answer in campaign.answers()}
+    assert campaign.owner.verify_log().ok
+    left = {answer.row for answer in campaign.owner.answers()}
     assert left >= set(rows[kills + 1 :])
     assert rows[0] not in left
     log.info("%d kills, %d erased all the same", kills, len(rows) - len(left) - 1)
@@ -146,7 +146,7 @@ def test_an_erasure_that_is_killed_is_done_whole_or_not_at_all(workshop: Worksho
     with campaign.store.reading() as connection:
         kept = set(connection.execute(select(schema.models.c.file)).scalars())
     assert {path.stem for path in (campaign.files.folder / "models-1").iterdir()} <= kept
-    assert campaign.refit()
+    assert campaign.owner.refit()
 
 
 def sample(campaign: Campaign) -> None:
@@ -161,7 +161,7 @@ def test_no_answer_is_left_in_what_the_database_samples_for_its_planner(workshop
     salts = {row: salt_of(campaign, row) for row in rows}
     sample(campaign)
     for row in rows[:4]:
-        assert campaign.erase(row=row).overwritten
+        assert campaign.owner.erase(row=row).overwritten
         assert holders(campaign, salts[row]) == []
 
 
@@ -174,11 +174,11 @@ def test_an_upgrade_overwrites_what_postgresql_has_sampled(postgres: ThrowawayPo
         connection.execute(text("ALTER TABLE apod_answers ALTER COLUMN salt SET STATISTICS -1"))
         connection.execute(text("UPDATE apod_version SET version_num = '0003'"))
     sample(campaign)
-    campaign.erase(row=rows[0])
+    campaign.owner.erase(row=rows[0])
     assert holders(campaign, salts[rows[0]])
     upgrade(campaign.store)
     assert holders(campaign, salts[rows[0]]) == []
-    assert campaign.verify_log().ok
+    assert campaign.owner.verify_log().ok
     campaign.close()
 
 
@@ -226,8 +226,8 @@ def test_others_ask_and_answer_while_an_erasure_waits_for_a_reader(workshop: Wor
         while told[0] < 3 and person.is_alive():
             time.sleep(0.01)
         before = told[0]
-        for row in [answer.row for answer in campaign.answers()][:3]:
-            assert not campaign.erase(row=row).overwritten
+        for row in [answer.row for answer in campaign.owner.answers()][:3]:
+            assert not campaign.owner.erase(row=row).overwritten
         while told[0] < before + 5 and person.is_alive() and not errors:
             time.sleep(0.01)
         stop.set()
@@ -277,7 +277,7 @@ def test_a_role_that_may_not_rewrite_the_tables_learns_that_the_erasure_is_due(
         connection.execute(f'GRANT ALL ON ALL TABLES IN SCHEMA "{folder}" TO {name}')
     theirs = url.replace(f"apod:{postgres.password}", f"{name}:x")
     with Campaign.open(theirs, "trial", files=workshop.place.files, engine=standin.build, refit="demand") as other:
-        assert not other.erase(row=rows[0]).overwritten
+        assert not other.owner.erase(row=rows[0]).overwritten
         assert other.status().erasures_due == 1
     assert holders(campaign, salt)
     pass_a_second(campaign)

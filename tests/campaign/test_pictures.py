@@ -93,11 +93,11 @@ def test_a_question_whose_picture_leads_out_is_withdrawn_from_everybody_and_the_
     assert status.withdrawn == (first.row,)
     assert (status.answered, status.pending) == (0, 2)
     with pytest.raises(NotFound):
-        campaign.own_question(first.id, "anna")
+        campaign.annotator("anna").question(first.id)
     campaign.tell(again, GROUPS[0])
     assert workshop.open().status().withdrawn == (first.row,)
-    assert [entry["what"] for entry in campaign.log()].count("withdrawn") == 1
-    assert campaign.verify_log().ok
+    assert [entry["what"] for entry in campaign.owner.log()].count("withdrawn") == 1
+    assert campaign.owner.verify_log().ok
 
 
 def test_a_skip_of_what_was_withdrawn_since_does_not_bring_it_back(on_sqlite: Workshop, tmp_path: Path) -> None:
@@ -105,10 +105,10 @@ def test_a_skip_of_what_was_withdrawn_since_does_not_bring_it_back(on_sqlite: Wo
     campaign = create(on_sqlite, faces(root), root)
     first = campaign.ask("anna")
     assert first is not None
-    campaign.skip(first)
+    campaign.annotator().skip(first)
     (root / f"{first.row}.png").unlink()
     os.mkfifo(root / f"{first.row}.png")
-    assert campaign.undo("anna") is None
+    assert campaign.annotator("anna").undo() is None
     assert campaign.ask("anna").row != first.row  # type: ignore[union-attr]
     assert campaign.ask("bert").row != first.row  # type: ignore[union-attr]
     assert campaign.status().withdrawn == (first.row,)

@@ -37,25 +37,36 @@ def test_no_group_appears_in_logs_errors_reprs_or_file_names(
     wrong(campaign.tell, question, GROUPS[0] + GROUPS[1])
     wrong(campaign.tell, question.id, GROUPS[0], annotator="b")
     wrong(campaign.tell, "9-9", GROUPS[0])
-    wrong(campaign.correct, "9-9", GROUPS[0])
+    wrong(campaign.annotator().correct, "9-9", GROUPS[0])
     wrong(campaign.tell, question, GROUPS[0], kind=GROUPS[0][:3])
     wrong(workshop.create, name="other", gold={1: "Mittelmass"})
     wrong(workshop.create, name="other", gold={999: GROUPS[0]})
     for name in "abc":
         answer_all(campaign, name)
-    said.extend(map(repr, (question, campaign.turn("a"), campaign.status(), campaign.annotators(), campaign.answers())))
+    said.extend(
+        map(
+            repr,
+            (
+                question,
+                campaign.annotator("a").turn(),
+                campaign.status(),
+                campaign.owner.annotators(),
+                campaign.owner.answers(),
+            ),
+        )
+    )
     said.extend(map(repr, campaign.collected().known))
 
     for suffix in ("csv", "parquet", "jsonl", "json"):
         path = tmp_path / f"answers.{suffix}"
-        campaign.export(path)
+        campaign.owner.export(path)
         if suffix != "parquet":
             path.write_text(path.read_text().replace(GROUPS[1], "Mittelmass"))
-            wrong(campaign.import_, path)
+            wrong(campaign.owner.import_, path)
     with campaign.store.writing() as connection:
         connection.execute(text("UPDATE apod_answers SET value = '9'"))
-    wrong(campaign.canonical_model)
-    said.append(repr(campaign.verify_log()))
+    wrong(campaign.owner.canonical_model)
+    said.append(repr(campaign.owner.verify_log()))
 
     def broken(desk: object) -> None:
         desk.connection.execute(text("INSERT INTO apod_answers (value) VALUES (:g)"), {"g": GROUPS[0]})  # type: ignore[attr-defined]
@@ -88,7 +99,7 @@ def test_errors_of_a_campaign_are_errors_of_the_package() -> None:
 def test_files_of_a_campaign_are_its_owners_alone(on_sqlite: Workshop, tmp_path: Path) -> None:
     campaign = on_sqlite.create()
     campaign.tell(campaign.ask(), group_of(0))  # type: ignore[arg-type]
-    campaign.export(tmp_path / "out.csv")
+    campaign.owner.export(tmp_path / "out.csv")
     for path in [
         tmp_path / "trial.db",
         tmp_path / "trial.db.files",
@@ -105,7 +116,7 @@ def test_an_erased_answers_salt_stands_nowhere_in_the_files(on_sqlite: Workshop,
         salt = bytes(connection.execute(text("SELECT salt FROM apod_answers WHERE seq = 3")).scalar_one())
     found = [path for path in tmp_path.glob("trial.db*") if path.is_file() and salt in path.read_bytes()]
     assert found
-    campaign.erase(row=rows[0])
+    campaign.owner.erase(row=rows[0])
     assert not [path for path in tmp_path.rglob("*") if path.is_file() and salt in path.read_bytes()]
 
 
@@ -113,10 +124,10 @@ def test_no_model_hash_that_depends_on_an_erased_answer_is_left(workshop: Worksh
     """Whoever has the other answers could refit with either group and compare hashes."""
     campaign = workshop.create(budget=6)
     rows = answer_all(campaign)
-    hashes = [entry["model_hash"] for entry in campaign.log() if entry["what"] == "refitted"]
+    hashes = [entry["model_hash"] for entry in campaign.owner.log() if entry["what"] == "refitted"]
     assert all(hashes)
-    campaign.erase(row=rows[2])
-    entries = campaign.log()
+    campaign.owner.erase(row=rows[2])
+    entries = campaign.owner.log()
     place = next(
         e["event"] for e in entries if e["what"] == "answered" and e["event"] > 1 and _row(entries, e) == rows[2]
     )
@@ -125,7 +136,7 @@ def test_no_model_hash_that_depends_on_an_erased_answer_is_left(workshop: Worksh
             assert entry.get("model_hash") is None
             if entry["what"] == "asked" and entry["model"] is not None and _after(entries, entry["model"], place):
                 assert entry["reason"] is None
-    assert campaign.verify_log().ok
+    assert campaign.owner.verify_log().ok
 
 
 def _row(entries: list[dict[str, object]], answered: dict[str, object]) -> object:

@@ -40,9 +40,9 @@ def test_fifty_annotators_in_five_processes_get_no_row_twice_and_no_locked_datab
     campaign = workshop.open()
     status = campaign.status()
     assert (status.answered, status.pending, status.uncounted) == (120, 0, 0)
-    asked = [entry["row"] for entry in campaign.log() if entry["what"] == "asked"]
+    asked = [entry["row"] for entry in campaign.owner.log() if entry["what"] == "asked"]
     assert len(asked) == len(set(asked)) == 120
-    assert campaign.verify_log().ok
+    assert campaign.owner.verify_log().ok
     assert status.annotators > 10
 
 
@@ -65,4 +65,4 @@ def test_fifty_annotators_with_overlap_and_gold_lose_nothing_and_meet_nobody_twi
     status = campaign.status()
     assert (status.answered, status.pending, status.late, status.uncounted) == (budget, 0, 0, 0)
     assert status.gold_answered == len(kept) - budget > 20
-    assert campaign.verify_log().ok
+    assert campaign.owner.verify_log().ok

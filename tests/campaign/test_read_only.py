@@ -79,7 +79,7 @@ def made(folder: Path) -> Campaign:
         budget=5
     )
     answer_all(campaign)
-    campaign.refit()
+    campaign.owner.refit()
     return campaign
 
 
@@ -93,8 +93,8 @@ def copy(source: Path, target: Path) -> None:
 
 def test_on_a_read_only_medium_a_campaign_is_verified_shown_and_exported(folder: Path, tmp_path: Path) -> None:
     campaign = made(folder)
-    campaign.export(tmp_path / "before.csv")
-    head = campaign.verify_log().head
+    campaign.owner.export(tmp_path / "before.csv")
+    head = campaign.owner.verify_log().head
     campaign.close()
     copy(folder, tmp_path)
     set_aside(folder)
@@ -113,7 +113,7 @@ def test_on_a_read_only_medium_a_campaign_is_verified_shown_and_exported(folder:
 def test_what_stands_in_the_write_ahead_log_alone_is_read_too(folder: Path, tmp_path: Path) -> None:
     """As a process leaves it that was killed: not everything is in the database's own file."""
     live = made(tmp_path)
-    live.export(tmp_path / "before.csv")
+    live.owner.export(tmp_path / "before.csv")
     assert (tmp_path / "trial.db-wal").stat().st_size > 0
     copy(tmp_path, folder)
     live.close()
@@ -156,7 +156,7 @@ def test_with_rights_to_read_alone_a_campaign_on_postgresql_is_verified_and_expo
     workshop = Workshop(Place(url, tmp_path / "files"), standin.build)
     campaign = workshop.create(budget=5)
     answer_all(campaign)
-    campaign.export(tmp_path / "before.csv")
+    campaign.owner.export(tmp_path / "before.csv")
     name, space = f"reader{os.getpid()}", url.partition("search_path%3D")[2]
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(f"CREATE ROLE {name} LOGIN PASSWORD 'x'")
@@ -165,10 +165,10 @@ def test_with_rights_to_read_alone_a_campaign_on_postgresql_is_verified_and_expo
         connection.execute(f'GRANT SELECT ON ALL TABLES IN SCHEMA "{space}" TO {name}')
     theirs = url.replace(f"apod:{postgres.password}", f"{name}:x")
     with Campaign.open(theirs, "trial", files=tmp_path / "files", engine=standin.build, refit="demand") as reader:
-        assert reader.verify_log() == campaign.verify_log()
-        reader.export(tmp_path / "after.csv")
+        assert reader.owner.verify_log() == campaign.owner.verify_log()
+        reader.owner.export(tmp_path / "after.csv")
         assert reader.status() == campaign.status()
         with pytest.raises(StoreError):
-            reader.pause()
+            reader.owner.pause()
     assert (tmp_path / "after.csv").read_bytes() == (tmp_path / "before.csv").read_bytes()
     campaign.close()

@@ -24,14 +24,14 @@ from support.waiting import until
 
 
 def model_hash(campaign: Campaign) -> str:
-    model = campaign.canonical_model()
+    model = campaign.owner.canonical_model()
     assert model is not None
     state = model.state()
     return state_hash(state.arrays, canonical(state.meta))
 
 
 def refits(campaign: Campaign) -> int:
-    return sum(entry["what"] == "refitted" for entry in campaign.log())
+    return sum(entry["what"] == "refitted" for entry in campaign.owner.log())
 
 
 def test_answers_that_come_during_a_refit_are_taken_by_the_next_one_all_at_once(workshop: Workshop) -> None:
@@ -48,9 +48,9 @@ def test_questions_come_from_the_latest_finished_model(workshop: Workshop) -> No
     models = []
     while (question := campaign.ask()) is not None:
         campaign.tell(question, group_of(question.row))
-        models.append(campaign.log()[-2]["model"])
-    asked = [entry for entry in campaign.log() if entry["what"] == "asked"]
-    made = {entry["model"]: entry["event"] for entry in campaign.log() if entry["what"] == "refitted"}
+        models.append(campaign.owner.log()[-2]["model"])
+    asked = [entry for entry in campaign.owner.log() if entry["what"] == "asked"]
+    made = {entry["model"]: entry["event"] for entry in campaign.owner.log() if entry["what"] == "refitted"}
     for entry in asked:
         latest = max((event for event in made.values() if event < entry["event"]), default=None)
         assert made.get(entry["model"]) == latest
@@ -78,8 +78,8 @@ def test_an_undone_or_corrected_answer_leaves_no_trace_in_the_next_model(on_sqli
     first = campaign.journal.view(lambda c, state, at: next(t for t, lease in state.leases.items() if lease.answer))
     number = campaign.journal.view(lambda c, state, at: state.leases[first].number)
     row = campaign.journal.view(lambda c, state, at: state.questions[number].row)
-    campaign.correct(f"{number}-{first}", GROUPS[1 - row % 2])
-    assert campaign.refit()
+    campaign.annotator().correct(f"{number}-{first}", GROUPS[1 - row % 2])
+    assert campaign.owner.refit()
     assert campaign.refitter.load(campaign.refitter.snapshot()).fits == 1  # type: ignore[union-attr]
 
 
@@ -151,7 +151,7 @@ def test_two_processes_refit_in_turn_and_never_at_once(workshop: Workshop) -> No
         each.tell(question, group_of(question.row))  # type: ignore[arg-type, union-attr]
     until(lambda: campaign.status().behind == 0)
     assert worst == 1
-    assert campaign.verify_log().ok
+    assert campaign.owner.verify_log().ok
 
 
 def test_opening_a_campaign_reads_none_of_its_matrices(on_sqlite: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,7 +168,7 @@ def test_opening_a_campaign_reads_none_of_its_matrices(on_sqlite: Workshop, monk
     assert again.status().pending == 1
     assert again.tell(question.id, GROUPS[0]).counted
     with pytest.raises(AssertionError, match="a matrix was read"):
-        again.verify_log()
+        again.owner.verify_log()
 
 
 def test_what_an_engine_remembers_is_computed_once(workshop: Workshop) -> None:

@@ -34,7 +34,7 @@ def run(campaign: Campaign, most: int = 10_000) -> list[int]:
 
 
 def purposes(campaign: Campaign) -> list[str]:
-    return [entry["purpose"] for entry in campaign.log() if entry["what"] == "asked"]
+    return [entry["purpose"] for entry in campaign.owner.log() if entry["what"] == "asked"]
 
 
 def test_a_share_of_the_questions_is_about_people_held_out_and_no_other_is(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_audit_answers_change_no_training_question_and_no_model(tmp_path: Path) 
             group = int(PEOPLE.groups[question.row])
             campaign.tell(question, PEOPLE.group_names[1 - group if turned and question.row in held_out else group])
             rows.append(question.row)
-        model = campaign.canonical_model()
+        model = campaign.owner.canonical_model()
         assert model is not None
         models.append(model.state().arrays)
         questions.append(rows)
@@ -95,7 +95,7 @@ def test_those_asked_so_far_are_a_random_sample_of_every_cell(tmp_path: Path) ->
     assert np.array_equal(cells // 2, labels)
     counts = np.bincount(cells[:12])  # cells take turns
     assert counts.max() - counts.min() <= 1 or len(counts) < 4
-    stored = campaign.probabilities("audit")
+    stored = campaign.owner.probabilities("audit")
     size, taken = np.bincount(cells), np.bincount(cells[:30], minlength=cells.max() + 1)
     for row, chance in stored.items():
         cell = cells[order.tolist().index(row)]
@@ -104,12 +104,12 @@ def test_those_asked_so_far_are_a_random_sample_of_every_cell(tmp_path: Path) ->
 
 def test_the_audit_of_a_campaign_covers_what_everybody_s_groups_would_say(tmp_path: Path) -> None:
     campaign = new_campaign(tmp_path, budget=160, share=0.5)
-    assert campaign.audit() is None
+    assert campaign.owner.audit() is None
     run(campaign)
     kept, classifier = campaign.classifier().at(0.0), campaign.classifier().at(QUICK["strengths"][-1])
     rows = campaign.materials.held_out()
     for audited, views in ((None, {"before"}), (kept, {"before"}), (classifier, {"before", "after"})):
-        one = campaign.audit(audited)
+        one = campaign.owner.audit(audited)
         assert one is not None
         assert one.drawn == 80
         assert one.people == len(rows)
@@ -127,8 +127,10 @@ def test_an_engine_of_ones_own_is_audited_in_cells_of_the_label_alone(workshop: 
     assert len(rows) == len(set(rows)) == 10
     assert campaign.status().by_purpose == {"training": 8, "audit": 2}
     with pytest.raises(InputError, match="makes no decisions to audit"):
-        campaign.audit()
-    rules = [entry["rule"] for entry in campaign.log() if entry["what"] == "asked" and entry["purpose"] == "audit"]
+        campaign.owner.audit()
+    rules = [
+        entry["rule"] for entry in campaign.owner.log() if entry["what"] == "asked" and entry["purpose"] == "audit"
+    ]
     assert rules == [RULE] * 2
 
 
@@ -136,7 +138,7 @@ def test_without_an_audit_nothing_is_held_out(on_sqlite: Workshop) -> None:
     campaign = on_sqlite.create()
     assert len(campaign.materials.held_out()) == 0
     assert len(campaign.materials.training_rows()) == 200
-    assert campaign.audit() is None
+    assert campaign.owner.audit() is None
 
 
 @pytest.mark.parametrize("share", [-0.1, 1.0, float("nan"), True])

@@ -41,7 +41,7 @@ def test_a_list_of_files_that_points_at_inverted_labels_teaches_nothing_and_show
         connection.execute(update(schema.campaigns).values(materials=json.dumps(manifest)))
     again = workshop.open()
     np.testing.assert_array_equal(again.materials.labels(), true)
-    check = again.verify_log()
+    check = again.owner.verify_log()
     assert (check.ok, len(check.problems)) == (False, 1)
     assert "list of files" in check.problems[0]
 
@@ -52,7 +52,7 @@ def test_guidelines_changed_in_the_database_reach_nobody_and_show(workshop: Work
         connection.execute(text("UPDATE apod_campaigns SET settings = replace(settings, 'application', 'face')"))
     again = workshop.open()
     assert again.status().guidelines == again.settings.guidelines == "Decide by the application alone."
-    assert not again.verify_log().ok
+    assert not again.owner.verify_log().ok
 
 
 def test_a_first_event_that_was_changed_is_refused_before_anybody_is_asked(workshop: Workshop) -> None:
@@ -62,7 +62,7 @@ def test_a_first_event_that_was_changed_is_refused_before_anybody_is_asked(works
     again = workshop.open()
     with pytest.raises(StoreError, match="first event was changed"):
         again.ask()
-    assert not again.verify_log().ok
+    assert not again.owner.verify_log().ok
 
 
 def rewrite_shown(folder: Path, manifest: dict[str, str]) -> None:
@@ -84,7 +84,7 @@ def test_rewritten_rows_with_a_rewritten_index_are_not_shown(workshop: Workshop,
         campaign = workshop.open()
     with pytest.raises(FileDamaged, match="not what it was"):
         campaign.shown(12)
-    check = campaign.verify_log()
+    check = campaign.owner.verify_log()
     assert [problem.partition(":")[0] for problem in check.problems] == [
         "the shown rows",
         "the index of the shown rows",
@@ -117,7 +117,7 @@ def test_a_changed_matrix_is_noticed_before_a_fit_and_by_verify(workshop: Worksh
         question = campaign.ask()
         assert question is not None
         campaign.tell(question, group_of(question.row))
-    assert campaign.refit()
+    assert campaign.owner.refit()
     campaign.materials.labels(), campaign.materials.held_out()
     question = campaign.ask()
     assert question is not None
@@ -125,10 +125,10 @@ def test_a_changed_matrix_is_noticed_before_a_fit_and_by_verify(workshop: Worksh
     put(workshop.place.files, changed, name)
     campaign.tell(question, group_of(question.row))
     fitted = campaign.status().model_answers
-    assert not campaign.refit()
+    assert not campaign.owner.refit()
     status = campaign.status()
     assert (status.model_answers, status.refit_failure) == (fitted, "FileDamaged")
-    check = workshop.open().verify_log()
+    check = workshop.open().owner.verify_log()
     assert [problem.partition(":")[0] for problem in check.problems] == [what]
 
 
@@ -142,7 +142,7 @@ def test_an_inverted_answer_is_neither_learnt_nor_exported(workshop: Workshop, t
     with campaign.store.writing() as connection:
         connection.execute(text(invert))
     again = workshop.open()
-    for use in (again.refit, again.canonical_model, lambda: again.export(tmp_path / "out.csv")):
+    for use in (again.owner.refit, again.owner.canonical_model, lambda: again.owner.export(tmp_path / "out.csv")):
         with pytest.raises(StoreError, match="1 answers are not the ones that were given"):
             use()
     assert not (tmp_path / "out.csv").exists()
@@ -154,9 +154,9 @@ def test_a_model_put_in_the_place_of_another_is_fitted_again(workshop: Workshop)
         question = campaign.ask()
         assert question is not None
         campaign.tell(question, group_of(question.row))
-    campaign.refit()
+    campaign.owner.refit()
     fitted = campaign.refitter.snapshot()
-    other = campaign._models.put_arrays({"means": np.full((2, 4), 9.0)})
+    other = campaign.models.put_arrays({"means": np.full((2, 4), 9.0)})
     with campaign.store.writing() as connection:
         connection.execute(update(schema.models).values(file=other))
     again = workshop.open()
@@ -172,17 +172,17 @@ def test_a_model_put_in_the_place_of_another_is_fitted_again(workshop: Workshop)
 def test_what_was_computed_from_the_materials_stands_in_the_log(workshop: Workshop) -> None:
     campaign = workshop.create(budget=4)
     made = campaign.materials.remember("square", lambda: {"values": np.arange(4) ** 2})
-    assert [entry["name"] for entry in campaign.log() if entry["what"] == "computed"] == ["square"]
+    assert [entry["name"] for entry in campaign.owner.log() if entry["what"] == "computed"] == ["square"]
     again = workshop.open()
     np.testing.assert_array_equal(again.materials.remember("square", dict)["values"], made["values"])
     with campaign.store.writing() as connection:  # a list that nobody reads any more
         row = {"campaign": 1, "name": "cube", "files": json.dumps({"values": put(workshop.place.files, np.ones(3))})}
         connection.execute(schema.artifacts.insert(), row)
     assert workshop.open().materials.recall("cube") is None
-    assert again.verify_log().ok
-    entry = next(entry for entry in campaign.log() if entry["what"] == "computed")
+    assert again.owner.verify_log().ok
+    entry = next(entry for entry in campaign.owner.log() if entry["what"] == "computed")
     put(workshop.place.files, np.arange(4), entry["files"]["values"])
-    check = workshop.open().verify_log()
+    check = workshop.open().owner.verify_log()
     assert [problem.partition(":")[0] for problem in check.problems] == ["square (values)"]
     with pytest.raises(FileDamaged):
         workshop.open().materials.recall("square")
@@ -207,7 +207,7 @@ def test_a_campaign_of_an_earlier_version_opens_and_says_what_cannot_be_verified
     assert found is not None
     np.testing.assert_array_equal(found["values"], np.ones(3))
     answer_all(again)
-    check = again.verify_log()
+    check = again.owner.verify_log()
     assert (check.ok, check.unverified) == (True, ("head",))
 
 

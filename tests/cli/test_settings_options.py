@@ -60,8 +60,8 @@ def test_people_answer_the_questions_of_the_papers_own_loop(table: Path, tmp_pat
             question = campaign.ask("annotator-1")
             assert question is not None
             campaign.tell(question.id, people.group_names[people.groups[int(question.row_id)]])
-            campaign.refit()  # the next question is that of a model that knows this answer
-        asked = [entry["reason"] for entry in campaign.log() if entry["what"] == "asked"]
+            campaign.owner.refit()  # the next question is that of a model that knows this answer
+        asked = [entry["reason"] for entry in campaign.owner.log() if entry["what"] == "asked"]
     rules = [reason["rule"] for reason in asked]
     first = sum(rule == "first answers, random person of a label" for rule in rules)
     assert 2 <= first < BUDGET

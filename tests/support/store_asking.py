@@ -30,17 +30,17 @@ class AskingContract(Contract):
 
     def test_two_annotators_never_hold_the_same_row(self, workshop: Workshop) -> None:
         campaign = workshop.create(budget=5)
-        rows = [campaign.turn(name).question.row for name in "abcde"]  # type: ignore[union-attr]
+        rows = [campaign.annotator(name).turn().question.row for name in "abcde"]  # type: ignore[union-attr]
         assert len(set(rows)) == 5
 
     def test_what_remains_in_others_hands_is_waited_for_not_done(self, workshop: Workshop) -> None:
         campaign = workshop.create(budget=1, lease_seconds=LEASE)
         question = campaign.ask("a")
-        turn = campaign.turn("b")
+        turn = campaign.annotator("b").turn()
         assert (turn.question, turn.why) == (None, "wait")
         assert turn.retry_after == pytest.approx(LEASE, abs=5)
         campaign.tell(question, group_of(question.row))  # type: ignore[arg-type, union-attr]
-        assert campaign.turn("b").why == "done"
+        assert campaign.annotator("b").turn().why == "done"
 
     def test_the_budget_is_spent_to_the_last_answer_and_no_further(self, workshop: Workshop) -> None:
         campaign = workshop.create(budget=7)
@@ -52,7 +52,7 @@ class AskingContract(Contract):
         campaign = workshop.create(rows=6, budget=6, unanswered_costs=False)
         while (question := campaign.ask()) is not None:
             campaign.tell(question, "cannot_tell")
-        assert campaign.turn().why == "exhausted"
+        assert campaign.annotator().turn().why == "exhausted"
         assert campaign.status().answered == 0
 
     def test_a_lease_that_ran_out_goes_to_the_next_with_a_larger_token(self, workshop: Workshop) -> None:
@@ -89,7 +89,7 @@ class AskingContract(Contract):
         campaign = workshop.create(budget=2, lease_seconds=LEASE)
         early = [campaign.ask(name) for name in ("a", "b")]
         workshop.pass_time(LEASE + 1)
-        campaign.skip(campaign.ask("c"))  # type: ignore[arg-type]
+        campaign.annotator().skip(campaign.ask("c"))  # type: ignore[arg-type]
         answer_all(campaign, "d")
         for question in early:
             assert not campaign.tell(question, GROUPS[0]).counted  # type: ignore[arg-type]
@@ -111,8 +111,8 @@ class AskingContract(Contract):
         campaign = workshop.create()
         question = campaign.ask("a")
         assert question is not None
-        assert campaign.skip(question)
-        assert not campaign.skip(question)
+        assert campaign.annotator().skip(question)
+        assert not campaign.annotator().skip(question)
         assert campaign.ask("a").row != question.row  # type: ignore[union-attr]
         assert campaign.ask("b").row == question.row  # type: ignore[union-attr]
         assert campaign.status().answered == 0
@@ -127,7 +127,7 @@ class AskingContract(Contract):
         with pytest.raises(Conflict):
             campaign.tell(question, GROUPS[1])
         with pytest.raises(Conflict):
-            campaign.skip(question)
+            campaign.annotator().skip(question)
         assert campaign.status().answered == 1
 
     def test_an_idempotency_key_names_one_answer(self, workshop: Workshop) -> None:
@@ -147,10 +147,10 @@ class AskingContract(Contract):
         campaign = workshop.create()
         question = campaign.ask("a")
         campaign.tell(question, GROUPS[0])  # type: ignore[arg-type]
-        campaign.correct(question, GROUPS[1], key="k")  # type: ignore[arg-type]
-        assert campaign.correct(question, GROUPS[1], key="k").repeated  # type: ignore[arg-type]
-        assert [answer.group for answer in campaign.answers()] == [1]
-        assert [entry["what"] for entry in campaign.log()][-2:] == ["answered", "corrected"]
+        campaign.annotator().correct(question, GROUPS[1], key="k")  # type: ignore[arg-type]
+        assert campaign.annotator().correct(question, GROUPS[1], key="k").repeated  # type: ignore[arg-type]
+        assert [answer.group for answer in campaign.owner.answers()] == [1]
+        assert [entry["what"] for entry in campaign.owner.log()][-2:] == ["answered", "corrected"]
         assert campaign.status().answered == 1
         assert campaign.tell(question, GROUPS[0]).repeated  # type: ignore[arg-type]
 
@@ -162,16 +162,16 @@ class AskingContract(Contract):
             campaign.tell(question, GROUPS[0])  # type: ignore[arg-type]
             rows.append(question.row)  # type: ignore[union-attr]
         shown = campaign.ask("a")
-        again = campaign.undo("a", key="u1")
+        again = campaign.annotator("a").undo(key="u1")
         assert again is not None
         assert shown is not None
         assert again.row == rows[1]
-        assert campaign.undo("a", key="u1") == again
+        assert campaign.annotator("a").undo(key="u1") == again
         assert campaign.ask("a") == again
         assert campaign.status().answered == 1
         campaign.tell(again, GROUPS[1])
         assert campaign.ask("a").row == shown.row  # type: ignore[union-attr]
-        assert [answer.group for answer in campaign.answers()] == [0, 1]
+        assert [answer.group for answer in campaign.owner.answers()] == [0, 1]
 
     @pytest.mark.parametrize("answer", [GROUPS[0], GROUPS[1], "declined"])
     def test_an_answer_taken_back_is_not_taken_again_under_its_old_id(self, workshop: Workshop, answer: str) -> None:
@@ -179,9 +179,9 @@ class AskingContract(Contract):
         question = campaign.ask("a")
         assert question is not None
         campaign.tell(question, GROUPS[0], key="k")
-        again = campaign.undo("a")
+        again = campaign.annotator("a").undo()
         assert again is not None
-        for act in (campaign.tell, campaign.correct):
+        for act in (campaign.tell, campaign.annotator().correct):
             with pytest.raises(Conflict, match=f"taken back: the question is {again.id} now"):
                 act(question, answer)
         repeat = campaign.tell(question, GROUPS[0], key="k")
@@ -192,14 +192,14 @@ class AskingContract(Contract):
     def test_undo_brings_a_skipped_question_back(self, workshop: Workshop) -> None:
         campaign = workshop.create()
         question = campaign.ask("a")
-        campaign.skip(question)  # type: ignore[arg-type]
-        assert campaign.undo("a").row == question.row  # type: ignore[union-attr]
+        campaign.annotator().skip(question)  # type: ignore[arg-type]
+        assert campaign.annotator("a").undo().row == question.row  # type: ignore[union-attr]
 
     def test_undo_never_touches_another_annotators_answer(self, workshop: Workshop) -> None:
         campaign = workshop.create()
         campaign.tell(campaign.ask("a"), GROUPS[0])  # type: ignore[arg-type]
         with pytest.raises(NotFound):
-            campaign.undo("b")
+            campaign.annotator("b").undo()
         assert campaign.status().answered == 1
 
     @pytest.mark.parametrize("outcome", ["cannot_tell", "declined"])
@@ -211,7 +211,7 @@ class AskingContract(Contract):
         campaign.tell(campaign.ask(), outcome)  # type: ignore[arg-type]
         status = campaign.status()
         assert (status.answered, getattr(status, outcome)) == (int(costs), 1)
-        assert campaign.answers() == ()
+        assert campaign.owner.answers() == ()
 
     def test_an_unknown_group_is_refused_without_naming_it(self, workshop: Workshop) -> None:
         campaign = workshop.create()
@@ -226,11 +226,11 @@ class AskingContract(Contract):
         campaign = workshop.create()
         question = campaign.ask("a")
         assert question is not None
-        for act in (campaign.tell, campaign.correct):
+        for act in (campaign.annotator("b").tell, campaign.annotator("b").correct):
             with pytest.raises(NotYours):
-                act(question.id, GROUPS[0], annotator="b")
+                act(question.id, GROUPS[0])
         with pytest.raises(NotYours):
-            campaign.skip(question.id, annotator="b")
+            campaign.annotator("b").skip(question.id)
         assert campaign.status().answered == 0
 
     def test_a_question_that_was_never_asked_cannot_be_answered(self, workshop: Workshop) -> None:
@@ -248,7 +248,7 @@ class AskingContract(Contract):
             question = campaign.ask(name)
             campaign.tell(question, GROUPS[name == "b"], kind=kind)  # type: ignore[arg-type]
         assert campaign.status().by_kind == {"perceived": 1, "self_reported": 1}
-        assert [(answer.group, answer.weight) for answer in campaign.answers()] == [(1, 1.0)]
+        assert [(answer.group, answer.weight) for answer in campaign.owner.answers()] == [(1, 1.0)]
         with pytest.raises(InputError):
             campaign.tell(campaign.ask("a"), GROUPS[0], kind="guessed")  # type: ignore[arg-type]
 
@@ -269,7 +269,7 @@ class AskingContract(Contract):
         asked: dict[str, list[int]] = {name: [] for name in "abc"}
         for _ in range(4):
             for name in asked:
-                held = campaign.hand(name, 2).questions
+                held = campaign.annotator(name).hand(2).questions
                 assert len({question.row for question in held}) == len(held) == 2
                 assert not set(asked[name]) & {question.row for question in held}
                 receipt = campaign.tell(held[1], group_of(held[1].row))
@@ -286,7 +286,7 @@ class AskingContract(Contract):
         assert second is not None
         assert campaign.tell(first, GROUPS[0]).counted
         assert not campaign.tell(second, GROUPS[0]).counted
-        assert campaign.undo("a") is None  # the first answer stands: the row is not theirs to answer again
+        assert campaign.annotator("a").undo() is None  # the first answer stands: the row is not theirs to answer again
         following = campaign.ask("a")
         assert following is not None
         assert following.row != first.row
@@ -295,13 +295,13 @@ class AskingContract(Contract):
     def test_a_finished_campaign_asks_nothing_and_still_takes_what_was_asked(self, workshop: Workshop) -> None:
         campaign = workshop.create()
         question = campaign.ask("a")
-        campaign.finish()
-        campaign.finish()
-        assert campaign.turn("b").why == "finished"
+        campaign.owner.finish()
+        campaign.owner.finish()
+        assert campaign.annotator("b").turn().why == "finished"
         assert campaign.tell(question, GROUPS[0]).counted  # type: ignore[arg-type]
         with pytest.raises(CampaignFinished):
-            campaign.undo("a")
-        campaign.finish(False)
+            campaign.annotator("a").undo()
+        campaign.owner.finish(False)
         assert campaign.ask("b") is not None
 
     @pytest.mark.parametrize(("stored", "used"), [("NFC", "NFD"), ("NFD", "NFC")])
@@ -315,29 +315,31 @@ class AskingContract(Contract):
         made = workshop.create(name=first[0], groups=(first[2], "other"), gold={7: second[2]})
         with Campaign.open(workshop.place.url, second[0], files=workshop.place.files, engine=workshop.engine) as found:
             assert found.name == made.name
-        links = [made.access.grant(name, what=what) for name in (first[1], second[1]) for what in ("link", "token")]
-        assert made.access.revoke_name(second[1]) == 4
-        assert not any(made.access.good(link.id) for link in links)
+        links = [
+            made.owner.access.grant(name, what=what) for name in (first[1], second[1]) for what in ("link", "token")
+        ]
+        assert made.owner.access.revoke_name(second[1]) == 4
+        assert not any(made.owner.access.good(link.id) for link in links)
         question = made.ask(first[1])
         assert question is not None
-        assert made.ask(second[1]) == question == made.own_question(question.id, second[1])
+        assert made.ask(second[1]) == question == made.annotator(second[1]).question(question.id)
         made.tell(question, second[2], annotator=second[1])
         assert made.tell(question, first[2], annotator=first[1]).repeated
-        assert [own.question for own in made.own_answers(second[1])] == [question.id]
-        assert made.progress(second[1]).mine_answered == 1
-        again = made.undo(second[1])
+        assert [own.question for own in made.annotator(second[1]).answers()] == [question.id]
+        assert made.annotator(second[1]).progress().mine_answered == 1
+        again = made.annotator(second[1]).undo()
         assert again is not None
-        assert made.skip(again.id, annotator=second[1])
+        assert made.annotator(second[1]).skip(again.id)
         (tmp_path / "in.csv").write_text(f"row,group,annotator\n3,{second[2]},{second[1]}\n", encoding="utf-8")
-        assert made.import_(tmp_path / "in.csv").added == 1
-        assert [report.name for report in made.annotators()] == [normalize("NFC", who)]
-        assert made.erase(annotator=second[1]).answers == 1 + 1  # the one taken back too
+        assert made.owner.import_(tmp_path / "in.csv").added == 1
+        assert [report.name for report in made.owner.annotators()] == [normalize("NFC", who)]
+        assert made.owner.erase(annotator=second[1]).answers == 1 + 1  # the one taken back too
 
     def test_the_budget_can_be_extended_but_not_below_what_is_taken(self, workshop: Workshop) -> None:
         campaign = workshop.create(budget=2)
         answer_all(campaign)
         for wrong in (1, 0, -3, True, 2.5):
             with pytest.raises(BudgetError):
-                campaign.extend(wrong)  # type: ignore[arg-type]
-        campaign.extend(4)
+                campaign.owner.extend(wrong)  # type: ignore[arg-type]
+        campaign.owner.extend(4)
         assert len(answer_all(campaign)) == 2

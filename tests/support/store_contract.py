@@ -91,7 +91,7 @@ class SafetyContract(Contract):
         def annotate(name: str) -> None:
             try:
                 while True:
-                    turn = campaign.turn(name)
+                    turn = campaign.annotator(name).turn()
                     if turn.question is not None:
                         campaign.tell(turn.question, group_of(turn.question.row))
                         rows.append(turn.question.row)
@@ -109,7 +109,7 @@ class SafetyContract(Contract):
         assert len(rows) == len(set(rows)) == 120
         status = campaign.status()
         assert (status.answered, status.pending) == (120, 0)
-        assert campaign.verify_log().ok
+        assert campaign.owner.verify_log().ok
 
     def test_the_state_is_the_fold_of_the_events(self, workshop: Workshop) -> None:
         campaign = workshop.create(overlap=2, budget=8, lease_seconds=30)
@@ -118,13 +118,13 @@ class SafetyContract(Contract):
             if question is None:
                 break
             if step == 1:
-                campaign.skip(question)
+                campaign.annotator().skip(question)
             elif step == 2:
                 workshop.pass_time(40)
             else:
                 campaign.tell(question, group_of(question.row))
-        campaign.undo("a")
-        campaign.erase(row=campaign.answers()[0].row)
+        campaign.annotator("a").undo()
+        campaign.owner.erase(row=campaign.owner.answers()[0].row)
         used = campaign.journal.view(lambda c, state, at: replace(state))
         fresh = Journal(campaign.store, campaign.materials.campaign).view(lambda c, state, at: state)
         assert isinstance(fresh, State)
@@ -133,55 +133,55 @@ class SafetyContract(Contract):
     def test_nobody_can_change_the_log_through_the_front_door(self, workshop: Workshop) -> None:
         campaign = workshop.create()
         answer_all(campaign)
-        before = campaign.verify_log()
+        before = campaign.owner.verify_log()
         for statement in (*REFUSED["both"], *REFUSED[campaign.store.dialect]):
             with pytest.raises(StoreError), campaign.store.writing() as connection:
                 connection.exec_driver_sql(statement)
-        assert campaign.verify_log() == before
+        assert campaign.owner.verify_log() == before
         assert before.ok
 
     @pytest.mark.parametrize("what", TAMPERING)
     def test_tampering_shows(self, workshop: Workshop, what: str) -> None:
         campaign = workshop.create(budget=3)
         answer_all(campaign)
-        assert campaign.verify_log().ok
+        assert campaign.owner.verify_log().ok
         with tampering(campaign.store), campaign.store.writing() as connection:
             connection.exec_driver_sql(TAMPERING[what])
-        assert not workshop.open().verify_log().ok
+        assert not workshop.open().owner.verify_log().ok
 
     def test_a_log_that_was_cut_shows_against_a_noted_head(self, workshop: Workshop) -> None:
         campaign = workshop.create()
         campaign.tell(campaign.ask(), GROUPS[0])  # type: ignore[arg-type]
-        before = campaign.verify_log()
+        before = campaign.owner.verify_log()
         answer_all(campaign)
-        noted = campaign.verify_log().head
-        assert campaign.verify_log(before.head).ok
+        noted = campaign.owner.verify_log().head
+        assert campaign.owner.verify_log(before.head).ok
         with tampering(campaign.store), campaign.store.writing() as connection:
             for table in ("apod_answers", "apod_reasons", "apod_events"):
                 connection.execute(text(f"DELETE FROM {table} WHERE seq > {before.events}"))
             move = f"UPDATE apod_campaigns SET last_seq = {before.events}, last_hash = '{before.head}'"
             connection.execute(text(move))
-        assert workshop.open().verify_log().ok  # nothing inside can tell: that is what noting a head is for
-        assert not workshop.open().verify_log(noted).ok
+        assert workshop.open().owner.verify_log().ok  # nothing inside can tell: that is what noting a head is for
+        assert not workshop.open().owner.verify_log(noted).ok
 
     def test_erasing_leaves_no_value_no_salt_and_no_model_and_the_chain_whole(self, workshop: Workshop) -> None:
         campaign = workshop.create()
         rows = answer_all(campaign)
-        campaign.refit()
+        campaign.owner.refit()
         with campaign.store.reading() as connection:
             salt = connection.execute(text("SELECT salt FROM apod_answers WHERE seq = 3")).scalar_one()
-        campaign.erase(row=rows[0])
-        assert rows[0] not in {answer.row for answer in campaign.answers()}
+        campaign.owner.erase(row=rows[0])
+        assert rows[0] not in {answer.row for answer in campaign.owner.answers()}
         with campaign.store.reading() as connection:
             left = connection.execute(text("SELECT salt FROM apod_answers")).scalars().all()
             assert salt not in left
             assert connection.execute(text("SELECT COUNT(*) FROM apod_models")).scalar() == 0
         assert list((campaign.files.folder / "models-1").iterdir()) == []
-        check = campaign.verify_log()
+        check = campaign.owner.verify_log()
         assert (check.ok, check.erased > 0) == (True, True)
-        assert campaign.refit()
+        assert campaign.owner.refit()
         with pytest.raises(NotFound):
-            campaign.erase(row=rows[0])
+            campaign.owner.erase(row=rows[0])
         assert campaign.status().answered == 10
         assert rows[0] not in answer_all(campaign)
 
@@ -190,7 +190,7 @@ class SafetyContract(Contract):
         question = campaign.ask("a")
         assert question is not None
         campaign.tell(question, GROUPS[0])
-        campaign.erase(row=question.row)
+        campaign.owner.erase(row=question.row)
         assert question.row not in [*answer_all(campaign, "b"), *answer_all(campaign, "c")]
         assert campaign.status().answered == 10
 
@@ -201,14 +201,14 @@ class SafetyContract(Contract):
         fit = engine.fit
 
         def fit_while_erasing(answers: list[GroupAnswer], start: object) -> object:
-            workshop.open().erase(row=rows[0])
+            workshop.open().owner.erase(row=rows[0])
             return fit(answers, start)  # type: ignore[arg-type]
 
         engine.fit = fit_while_erasing  # type: ignore[assignment, method-assign]
-        assert not campaign.refit()
+        assert not campaign.owner.refit()
         engine.fit = fit  # type: ignore[method-assign]
-        assert campaign.refit()
-        assert campaign.verify_log().ok
+        assert campaign.owner.refit()
+        assert campaign.owner.verify_log().ok
 
     def test_a_dead_leader_is_replaced_and_publishes_nothing_when_it_wakes(self, workshop: Workshop) -> None:
         asleep = workshop.create()
@@ -218,15 +218,15 @@ class SafetyContract(Contract):
         fit = engine.fit
 
         def fit_too_long(answers: list[GroupAnswer], start: object) -> object:
-            assert not other.refit()  # led by another
+            assert not other.owner.refit()  # led by another
             workshop.pass_time(100)
-            assert other.refit()
+            assert other.owner.refit()
             return fit(answers, start)  # type: ignore[arg-type]
 
         engine.fit = fit_too_long  # type: ignore[assignment, method-assign]
-        before = len([entry for entry in asleep.log() if entry["what"] == "refitted"])
-        assert not asleep.refit()
-        assert len([entry for entry in asleep.log() if entry["what"] == "refitted"]) == before + 1
+        before = len([entry for entry in asleep.owner.log() if entry["what"] == "refitted"])
+        assert not asleep.owner.refit()
+        assert len([entry for entry in asleep.owner.log() if entry["what"] == "refitted"]) == before + 1
 
     def test_an_answer_does_not_wait_for_the_refit(self, workshop: Workshop) -> None:
         campaign = workshop.create(budget=40, refit="thread")
@@ -279,7 +279,7 @@ class SafetyContract(Contract):
         workshop.pass_time(-365 * 24 * 3600)
         answer_all(campaign)
         assert campaign.status().answered == 3
-        assert campaign.verify_log().ok
+        assert campaign.owner.verify_log().ok
 
     def test_only_the_databases_clock_counts(self, workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
         campaign = workshop.create()

@@ -86,12 +86,12 @@ class Site:
 
     def link(self, name: str = "maria", role: str = "annotator") -> str:
         """A fresh one-time link."""
-        return f"{self.origin}/enter#{self.campaign.access.grant(name, role, 'link', 1.0).token}"
+        return f"{self.origin}/enter#{self.campaign.owner.access.grant(name, role, 'link', 1.0).token}"
 
     def recorded(self) -> list[tuple[str, str | None]]:
         """Row and answer of everything that stands, in the order of the questions."""
         export = self.campaign.store.path.with_suffix(".csv")  # type: ignore[union-attr]
-        self.campaign.export(export)
+        self.campaign.owner.export(export)
         frame = pd.read_csv(export, dtype=str)
         return list(zip(frame["row"], frame["group"].fillna(frame["outcome"]), strict=True))
 
@@ -102,7 +102,7 @@ def answer(site: Site, answers: list[str], annotator: str = "bob") -> None:
         question = site.campaign.ask(annotator)
         assert question is not None
         site.campaign.tell(question, given)
-    until(lambda: site.campaign.history() and not site.campaign.status().behind)
+    until(lambda: site.campaign.owner.results.history() and not site.campaign.status().behind)
 
 
 @contextmanager
@@ -162,6 +162,12 @@ class Visit:
         if message.type in ("error", "warning") and not (self.cut and "Failed to load resource" in message.text):
             self.complaints.append(f"{message.type}: {message.text}")
 
+    def enter(self, link: str) -> None:
+        """Open a link, and use it up by a click."""
+        self.page.goto(link)
+        self.page.locator("#enter").click()
+        self.page.wait_for_url(lambda url: "/enter" not in url)
+
     def tab(self) -> Any:
         """Another tab of the same person."""
         page = self.context.new_page()
@@ -214,8 +220,9 @@ def visit(browser: Any, site: Site, name: str = "maria", role: str = "annotator"
     found = Visit(context, context.new_page())
     found.watch(found.page)
     try:
-        found.page.goto(site.link(name, role))
-        found.page.wait_for_url(lambda url: "/enter" not in url)
+        found.enter(site.link(name, role))
+        if role == "annotator" and site.campaign.rules().guidelines:
+            found.page.locator("#guidelines button.main").click()  # shown on first entry
         yield found
         assert found.complaints == []
         assert found.hosts <= {site.origin}

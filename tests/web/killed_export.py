@@ -50,7 +50,7 @@ def _ended(owner: Any, address: str) -> str | None:
 def into_a_file(campaign: web_people.Campaign, path: Path) -> None:
     """Stop when all is written and is about to be made durable."""
     os.fsync = lambda handle: midway()
-    campaign.export(path)
+    campaign.owner.export(path)
 
 
 def main(way: str, folder: Path, target: Path) -> None:

@@ -179,17 +179,17 @@ def test_states_tell_the_truth(new_campaign: Callable[..., Campaign]) -> None:
     with housed(new_campaign(budget=2)) as house:
         maria = house.enter()
         question = turn(maria)["questions"][0]["id"]
-        house.campaign.pause()
+        house.campaign.owner.pause()
         assert turn(maria, "paused")["questions"] == []
         paused = answer(maria, question)
         assert paused.status_code == 200
         assert paused.json()["turn"]["state"] == "paused"
-        house.campaign.pause(False)
+        house.campaign.owner.pause(False)
         done = answer(maria, turn(maria)["questions"][0]["id"], key="last").json()["turn"]
         assert done["state"] == "done"
         assert maria.get("/api/v1/progress").json()["state"] == "done"
-        house.campaign.extend(5)
-        house.campaign.finish()
+        house.campaign.owner.extend(5)
+        house.campaign.owner.finish()
         assert turn(maria, "finished")["questions"] == []
 
 
@@ -221,7 +221,7 @@ def test_a_program_annotates_with_a_token_alone(house: House) -> None:
 def test_the_owner_may_answer_too(house: House) -> None:
     owner = house.owner()
     assert answer(owner, turn(owner)["questions"][0]["id"]).status_code == 200
-    assert [report.name for report in house.campaign.annotators()] == ["owner"]
+    assert [report.name for report in house.campaign.owner.annotators()] == ["owner"]
 
 
 def test_two_servers_of_one_campaign_share_sessions_and_leases(house: House) -> None:

@@ -110,17 +110,17 @@ def test_the_slider_goes_back_to_an_earlier_model(owner: Visit, site: Site) -> N
 def test_the_operating_point_is_picked_on_the_curve_or_in_the_table(owner: Visit, site: Site) -> None:
     owner.page.get_by_role("radio", name="strength 2.00").check()
     owner.says("The classifier mitigates at strength 2.00, chosen by you.", "#chosen")
-    assert site.campaign.chosen() == 2.0
+    assert site.campaign.owner.chosen() == 2.0
     owner.page.get_by_role("button", name="Leave it to the classifier").click()
     owner.says("Nothing is mitigated yet", "#chosen")
-    assert site.campaign.chosen() is None
+    assert site.campaign.owner.chosen() is None
     assert owner.page.locator("#strengths input:checked").count() == 0
     owner.page.locator("#curve").scroll_into_view_if_needed()
     places = settled(owner.page, "#curve .scatterlayer .trace:last-child .points path")
     owner.page.mouse.click(*places[0])
     owner.says("chosen by you", "#chosen")
     there = [math.dist(place, places[0]) < 15 for place in places]  # dots may lie on each other
-    assert site.campaign.chosen() in [strength for strength, near in zip(STRENGTHS, there, strict=True) if near]
+    assert site.campaign.owner.chosen() in [strength for strength, near in zip(STRENGTHS, there, strict=True) if near]
 
 
 def test_what_nothing_measures_is_not_known_and_proxy_guesses_have_no_interval(owner: Visit, site: Site) -> None:
@@ -165,12 +165,12 @@ def test_the_dashboard_of_a_corrected_model_has_intervals_and_the_classifiers_op
         with visit(browser, site, "owner", "owner") as owner:
             drawn(owner.page)
             owner.says("The model knows every training answer.", "#freshness")
-            assert owner.page.locator("#strengths tr").count() == len(campaign.strengths()) == 21
+            assert owner.page.locator("#strengths tr").count() == len(campaign.owner.results.strengths()) == 21
             rows = owner.page.locator("#strengths").inner_text()
             assert len(re.findall(r"\d+\.\d \(\d+\.\d to \d+\.\d\)", rows)) == 21
             owner.says("Gap to expect, points", "#curve-section")
             assert "guess" not in owner.page.locator("#curve-section").inner_text().lower()
-            point = campaign.operating_point()
+            point = campaign.owner.results.operating_point()
             assert point is not None
             assert point.estimate is not None
             owner.says(point.because, "#lead")
@@ -184,7 +184,11 @@ def test_the_dashboard_of_a_corrected_model_has_intervals_and_the_classifiers_op
             assert point.because == classifier.selected_because_ == facts["selected_because"]
             owner.page.get_by_role("radio", name="strength 0.95").check()
             owner.says("The classifier mitigates at strength 0.95, chosen by you.", "#chosen")
-            assert campaign.classifier().selected_strength_ == campaign.chosen() == campaign_facts(campaign)["strength"]
+            assert (
+                campaign.classifier().selected_strength_
+                == campaign.owner.chosen()
+                == campaign_facts(campaign)["strength"]
+            )
         assert owner.complaints == []
 
 
@@ -196,6 +200,7 @@ def test_an_invited_annotator_comes_in_and_a_revoked_one_is_out(browser: Any, ow
     context = browser.new_context()
     page = context.new_page()
     page.goto(link)
+    page.locator("#enter").click()
     page.wait_for_selector("#case .case")
     owner.page.get_by_label("Revoke the access of ann-7").click()
     owner.says("Revoked: ann-7.")
@@ -294,7 +299,7 @@ def test_a_page_that_stands_still_says_so_and_since_when(browser: Any, tmp_path:
         found.says(
             "The latest model could not be measured (ZeroDivisionError), so this page is out of date", "#cautions"
         )
-        at = datetime.fromisoformat(campaign.history()[-1].at).timestamp()
+        at = datetime.fromisoformat(campaign.owner.results.history()[-1].at).timestamp()
         written = found.page.evaluate(
             "(at) => new Intl.DateTimeFormat('en', { timeStyle: 'short' }).format(at)", at * 1e3
         )
@@ -304,3 +309,21 @@ def test_a_page_that_stands_still_says_so_and_since_when(browser: Any, tmp_path:
         found.says("out of date: the server has not been able to read the campaign since", "#live")
         campaign.head = head  # type: ignore[method-assign]
         found.page.wait_for_function("() => document.querySelector('#live').textContent === 'live'")
+
+
+def test_the_owner_extends_the_budget_and_changes_what_annotators_are_told(
+    browser: Any, owner: Visit, site: Site
+) -> None:
+    total = site.campaign.status().budget + 2
+    owner.page.get_by_label("Answers in all").fill(str(total))
+    owner.page.get_by_role("button", name="Set the budget").click()
+    owner.says(f"The budget is {total} answers now.", "#toast")
+    owner.page.locator("#rules-guidelines").fill("# New\n- **Only** the letter")
+    owner.page.locator("#rules-question-text").fill("Who wrote this?")
+    owner.page.get_by_role("button", name="Save").click()
+    owner.says("Saved.", "#toast")
+    assert site.campaign.status().budget == total
+    with visit(browser, site, "dora") as dora:
+        dora.case()
+        dora.says("Who wrote this?")
+        assert dora.page.locator("#guidelines-text li strong").inner_html() == "Only"

@@ -91,13 +91,13 @@ def _broken(line: socket.socket, sent: bytes) -> bool:
 def test_a_body_cut_short_is_not_taken_for_a_request(new_campaign: Callable[..., Campaign]) -> None:
     campaign = new_campaign()
     with live(campaign) as server, connect(server.origin) as line:
-        token = campaign.access.grant("maria").token
+        token = campaign.owner.access.grant("maria").token
         body = f'{{"token": "{token}"}}'.encode()
         head = f"POST /api/v1/session HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Apod: 1\r\nContent-Length: {len(body) + 9}"
         line.sendall(f"{head}\r\nContent-Type: application/json\r\n\r\n".encode() + body)
         line.shutdown(socket.SHUT_WR)
         everything(line)
-        assert campaign.access.redeem(token) is not None
+        assert campaign.owner.access.redeem(token) is not None
 
 
 def test_one_address_gets_no_more_than_its_share_and_others_are_served(new_campaign: Callable[..., Campaign]) -> None:

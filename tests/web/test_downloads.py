@@ -24,11 +24,11 @@ def test_a_download_made_from_an_answer_that_was_erased_since_is_gone(
     house: House, when: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     annotate(house.enter(), 3)
-    row = house.campaign.answers()[0].row
+    row = house.campaign.owner.answers()[0].row
 
     def made(downloads: Downloads, job: dict[str, object]) -> tuple[bytes, None]:
         if when == "while it is built":
-            house.campaign.erase(row=row)
+            house.campaign.owner.erase(row=row)
         return b"made from all answers", None
 
     monkeypatch.setattr(Downloads, "_run", made)
@@ -38,7 +38,7 @@ def test_a_download_made_from_an_answer_that_was_erased_since_is_gone(
     if when == "once it is built":
         assert found["state"] == "ready"
         assert owner.get("/api/v1/downloads/classifier/file").status_code == 200
-        house.campaign.erase(row=row)
+        house.campaign.owner.erase(row=row)
     assert owner.get("/api/v1/downloads/classifier/file").status_code == 404
     assert owner.get("/api/v1/downloads/classifier").json()["state"] == "none"
 

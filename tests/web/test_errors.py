@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from web_people import GROUPS, House, turn
 
+from apod.campaign import Annotator
+
 
 @pytest.mark.parametrize(
     ("body", "status"),
@@ -46,7 +48,7 @@ def test_a_failure_nobody_foresaw_tells_nothing(house: House, monkeypatch: pytes
     def burst(*_: Any) -> None:
         raise ValueError(f"{GROUPS[0]} at /secret/place")
 
-    monkeypatch.setattr(type(house.campaign), "progress", burst)
+    monkeypatch.setattr(Annotator, "progress", burst)
     answer = house.enter().get("/api/v1/progress")
     assert answer.status_code == 500
     assert GROUPS[0] not in answer.text

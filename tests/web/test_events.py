@@ -150,7 +150,7 @@ def test_whom_another_process_revokes_hears_it_at_the_next_look(server: Live, mo
             for line in answer.iter_lines():
                 heard.append(line)
                 if line == "event: progress":
-                    assert elsewhere.access.revoke_name("maria") == 1
+                    assert elsewhere.owner.access.revoke_name("maria") == 1
                 if line.startswith("event: bye"):
                     break
         assert heard[-1] == "event: bye"

@@ -98,7 +98,7 @@ class Adversary:
     def others_ask(self) -> None:
         """Somebody comes and answers what is free."""
         self.keys += 1
-        found = self.house.campaign.hand(f"carl {self.keys}", 3).questions
+        found = self.house.campaign.annotator(f"carl {self.keys}").hand(3).questions
         assert len(found) == 3
         for question in found:
             self.house.campaign.tell(question, GROUPS[0])
@@ -185,7 +185,7 @@ def adversary(new_campaign: Callable[..., Campaign], **settings: Any) -> Iterato
     campaign.refitter.ahead = None
     campaign.refitter.supply()
     for number in range(10):  # how much is expected in all depends on how many there are
-        for question in campaign.hand(f"colleague {number}", 1).questions:
+        for question in campaign.annotator(f"colleague {number}").hand(1).questions:
             campaign.tell(question, GROUPS[0])
     with housed(campaign, ServeSettings(limits=Limits(burst=100_000))) as house:
         yield Adversary(house, house.enter(), shift)
@@ -207,7 +207,9 @@ def test_gold_questions_cannot_be_told_apart(
             case = one.begin()
             scenario(one, case)
             written[case["id"]] = json.dumps(one.seen, sort_keys=True)
-        purposes = {entry["id"]: entry["purpose"] for entry in one.house.campaign.log() if entry["what"] == "asked"}
+        purposes = {
+            entry["id"]: entry["purpose"] for entry in one.house.campaign.owner.log() if entry["what"] == "asked"
+        }
     kinds = defaultdict(set)
     for question, seen in written.items():
         kinds[purposes[question]].add(seen)

@@ -77,7 +77,9 @@ def tokens_of(place: Place, budget: int) -> dict[str, str]:
         refit="demand",
     )
     with campaign:
-        return {f"annotator {n}": campaign.access.grant(f"annotator {n}", what="token").token for n in range(PEOPLE)}
+        return {
+            f"annotator {n}": campaign.owner.access.grant(f"annotator {n}", what="token").token for n in range(PEOPLE)
+        }
 
 
 class Owner:

@@ -42,8 +42,8 @@ def test_wrong_tokens_of_programs_and_sessions_are_limited_too_and_right_ones_go
 
 
 def test_the_secret_of_one_id_is_guessed_at_no_more_than_ten_times_a_minute(house: House) -> None:
-    token = house.campaign.access.grant("robot", "annotator", "token").token
-    other = house.campaign.access.grant("rover", "annotator", "token").token
+    token = house.campaign.owner.access.grant("robot", "annotator", "token").token
+    other = house.campaign.owner.access.grant("rover", "annotator", "token").token
     id_ = token.split(".")[0]
     found = [ask(house.stranger(), f"{id_}.{'A' * 42}{number}") for number in range(10)]
     assert found == [401] * 10

@@ -63,7 +63,7 @@ def test_subgroup_counts_are_those_of_the_answers(house: House) -> None:
     for entry in found["counts"]:
         cell = [
             (GROUPS[item.group], names[labels[item.row]]) == (entry["group"], entry["label"])
-            for item in house.campaign.answers()
+            for item in house.campaign.owner.answers()
         ]
         assert entry["counts"] == [sum(cell[:n]) for n in range(1, 9)]
 
@@ -117,7 +117,7 @@ def test_the_operating_point_is_one_of_the_strengths_and_is_kept(house: House) -
     assert owner.put("/api/v1/operating-point", json={"strength": 0.5}).json() == {"chosen": 0.5}
     assert owner.put("/api/v1/operating-point", json={"strength": 0.7}).status_code == 422
     assert owner.get("/api/v1/dashboard").json()["chosen"] == 0.5
-    assert house.campaign.log()[-1]["what"] == "chosen"
+    assert house.campaign.owner.log()[-1]["what"] == "chosen"
     assert owner.put("/api/v1/operating-point", json={"strength": None}).json() == {"chosen": None}
 
 
@@ -127,8 +127,8 @@ def test_erasing_an_answer_erases_what_was_measured_with_it(house: House) -> Non
     fitted(house, 1)
     annotate(maria, 1)
     fitted(house, 2)
-    row = house.campaign.answers()[1].row
-    house.campaign.erase(row=row)
+    row = house.campaign.owner.answers()[1].row
+    house.campaign.owner.erase(row=row)
     kept = house.owner().get("/api/v1/dashboard").json()["history"]
     assert [entry["answers"] for entry in kept if entry["answers"] > 1] == []
 
@@ -139,7 +139,7 @@ def test_pausing_and_going_on(house: House) -> None:
     turn(maria, "paused")
     assert owner.put("/api/v1/state", json={"state": "open"}).json() == {"state": "open"}
     turn(maria)
-    assert [entry["what"] for entry in house.campaign.log()].count("paused") == 2
+    assert [entry["what"] for entry in house.campaign.owner.log()].count("paused") == 2
 
 
 def test_inviting_gives_a_link_once_and_the_list_has_no_secrets(house: House) -> None:
@@ -189,3 +189,37 @@ def test_all_answers_can_be_downloaded_as_json(house: House) -> None:
     assert [json.loads(line)["annotator"] for line in lines] == ["maria"] * 3
     assert len(owner.get("/api/v1/export/label-studio").json()) == 3
     assert owner.get("/api/v1/export/pickle").status_code == 422
+
+
+def test_the_owner_extends_the_budget_and_changes_what_annotators_are_told(house: House) -> None:
+    owner, maria = house.owner(), house.enter()
+    assert owner.put("/api/v1/budget", json={"budget": 25}).json() == {"budget": 25}
+    assert owner.put("/api/v1/budget", json={"budget": 10**6}).status_code == 409
+    before = maria.get("/api/v1/campaign").json()
+    told = {"guidelines": "**Read** the letter.", "kind": "records", "descriptions": {"education": "highest"}}
+    assert owner.put("/api/v1/settings", json=told).json()["guidelines"] == "**Read** the letter."
+    after = maria.get("/api/v1/campaign").json()
+    assert (after["guidelines"], after["kind"], after["descriptions"]) == tuple(told.values())
+    assert after["version"] == before["version"] + 1
+    assert after["legal_basis"] == before["legal_basis"]
+    assert owner.get("/api/v1/settings").json()["columns"]
+    assert house.campaign.status().budget == 25
+
+
+def test_ending_and_archiving_from_the_dashboard(house: House) -> None:
+    owner = house.owner()
+    assert owner.put("/api/v1/state", json={"state": "finished"}).json() == {"state": "finished"}
+    assert owner.put("/api/v1/state", json={"state": "open"}).json() == {"state": "finished"}  # ended is ended
+    assert owner.put("/api/v1/state", json={"state": "archived"}).status_code == 200
+    assert owner.get("/api/v1/me").status_code == 401
+    assert house.campaign.status().archived
+
+
+def test_an_owner_with_a_used_link_is_told_how_to_make_another(house: House) -> None:
+    for role, said in (("owner", "apod invite"), ("annotator", "ask the owner")):
+        token, client = house.link("somebody", role), house.stranger()
+        client.headers["X-Apod"] = "1"
+        assert client.get("/enter").status_code == 200  # looking uses nothing up
+        assert client.post("/api/v1/session", json={"token": token}).status_code == 200
+        again = client.post("/api/v1/session", json={"token": token})
+        assert (again.status_code, said in again.json()["error"]["message"]) == (401, True)

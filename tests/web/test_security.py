@@ -44,11 +44,11 @@ def filled(path: str) -> str:
 def wrong_tokens(house: House) -> dict[str, dict[str, str]]:
     """Headers of visitors who must not come in."""
     campaign = house.campaign
-    good = campaign.access.grant("robot", "annotator", "token").token
-    link = campaign.access.grant("eve", "owner").token
-    revoked = campaign.access.grant("old", "owner", "token")
-    campaign.access.revoke(revoked.id)
-    session = campaign.access.redeem(campaign.access.grant("sid", "owner").token)
+    good = campaign.owner.access.grant("robot", "annotator", "token").token
+    link = campaign.owner.access.grant("eve", "owner").token
+    revoked = campaign.owner.access.grant("old", "owner", "token")
+    campaign.owner.access.revoke(revoked.id)
+    session = campaign.owner.access.redeem(campaign.owner.access.grant("sid", "owner").token)
     assert session is not None
     cookie = house.app.state.server.cookie
     return {
@@ -194,13 +194,13 @@ def test_revoking_somebody_ends_all_they_have_at_once(house: House) -> None:
     owner = house.owner()
     assert owner.post("/api/v1/access/revoke", json={"name": "maria"}).json() == {"revoked": 3}
     assert {client.get("/api/v1/me").status_code for client in (maria, robot)} == {401}
-    assert house.campaign.access.redeem(link) is None
+    assert house.campaign.owner.access.redeem(link) is None
     assert bob.get("/api/v1/me").status_code == 200
 
 
 def test_revoking_a_link_ends_the_session_it_opened(house: House) -> None:
     maria = house.enter()
-    link = next(entry for entry in house.campaign.access.entries() if entry.what == "link")
+    link = next(entry for entry in house.campaign.owner.access.entries() if entry.what == "link")
     assert house.owner().delete(f"/api/v1/access/{link.id}").status_code == 204
     assert maria.get("/api/v1/me").status_code == 401
 
@@ -215,7 +215,7 @@ def test_leaving_ends_the_session_on_the_server(house: House) -> None:
 
 
 def test_tokens_are_stored_hashed_in_a_file_for_its_owner_alone(house: House) -> None:
-    granted = [house.campaign.access.grant("robot", "annotator", what).token for what in ("link", "token")]
+    granted = [house.campaign.owner.access.grant("robot", "annotator", what).token for what in ("link", "token")]
     path = Path(str(house.campaign.store.path))
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     data = b"".join(found.read_bytes() for found in path.parent.glob(f"{path.name}*") if found.is_file())
@@ -236,11 +236,11 @@ def test_every_comparison_is_timing_safe_and_a_miss_compares_too(house: House, m
         compared.append((len(a), len(b)))
         return original(a, b)
 
-    token = house.campaign.access.grant("robot", "annotator", "token").token
+    token = house.campaign.owner.access.grant("robot", "annotator", "token").token
     monkeypatch.setattr(access.hmac, "compare_digest", spy)
     id_ = token.split(".")[0]
     for attempt in (token, f"{id_}.wrong", f"{'0' * 16}.wrong", "nonsense", f"{id_}.{token.split('.')[1][:-1]}"):
-        house.campaign.access.visitor(attempt, "token")
+        house.campaign.owner.access.visitor(attempt, "token")
     assert compared == [(64, 64)] * 5
     source = Path(access.__file__).read_text()
     assert not re.search(r"(hash|secret)\w*\s*[!=]=|[!=]=\s*\w*\.?(hash|secret)\b", source)

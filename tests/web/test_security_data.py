@@ -179,7 +179,7 @@ def test_what_took_a_pictures_place_is_never_shown_and_others_are_asked_about_in
         assert turn(client, "exhausted")["questions"] == []
     assert set(campaign.status().withdrawn) == bad
     assert campaign.status().answered == 20 - len(bad)
-    assert campaign.verify_log().ok
+    assert campaign.owner.verify_log().ok
 
 
 def test_pipes_in_place_of_pictures_hold_no_thread_of_the_server(

@@ -134,7 +134,7 @@ class House:
 
     def link(self, name: str = "maria", role: str = "annotator") -> str:
         """The token of a fresh one-time link."""
-        return self.campaign.access.grant(name, role).token
+        return self.campaign.owner.access.grant(name, role).token
 
     def stranger(self) -> TestClient:
         """Somebody without a session."""
@@ -155,7 +155,7 @@ class House:
     def program(self, name: str = "robot", role: str = "annotator") -> TestClient:
         """A program with a token."""
         client = self.stranger()
-        client.headers["Authorization"] = f"Bearer {self.campaign.access.grant(name, role, 'token').token}"
+        client.headers["Authorization"] = f"Bearer {self.campaign.owner.access.grant(name, role, 'token').token}"
         return client
 
 
@@ -177,7 +177,7 @@ class Live:
     def link(self, name: str = "maria", role: str = "annotator") -> str:
         """A fresh one-time link."""
         name = "owner" if role == "owner" else name
-        return f"{self.origin}/enter#{self.campaign.access.grant(name, role).token}"
+        return f"{self.origin}/enter#{self.campaign.owner.access.grant(name, role).token}"
 
 
 @contextmanager

@@ -1,17 +1,20 @@
 """Campaigns: durable ask and tell over SQLite or PostgreSQL.
 
-A campaign decides whom to ask about, assigns each question to one person, keeps every answer, and refits
-beside it. `Campaign` has one method per command; `docs/campaign.md` tells the life of an answer.
+A campaign decides whom to ask about, assigns each question to one person, keeps every answer, and refits beside it.
+`Campaign` is the core, `campaign.annotator(name)` and `campaign.owner` have the rest; `docs/campaign.md` tells the life
+of an answer.
 """
 
+from apod.campaign.annotator import DEFAULT_ANNOTATOR, Annotator
 from apod.campaign.answering import ImportReport, Receipt
 from apod.campaign.asking import Question, Turn
-from apod.campaign.campaign import DEFAULT_ANNOTATOR, Campaign
+from apod.campaign.campaign import Campaign
 from apod.campaign.engine import Engine, EngineFactory, GroupAnswer, Model, ModelState
 from apod.campaign.erasure import Erasure
 from apod.campaign.label_studio import labelling_config
 from apod.campaign.log import LogCheck
 from apod.campaign.materials import Materials
+from apod.campaign.owner import Owner
 from apod.campaign.schema import upgrade
 from apod.campaign.settings import KINDS, CampaignSettings
 from apod.campaign.state import CANNOT_TELL, DECLINED, Proposal
@@ -24,6 +27,7 @@ __all__ = [
     "DECLINED",
     "DEFAULT_ANNOTATOR",
     "KINDS",
+    "Annotator",
     "AnnotatorReport",
     "Campaign",
     "CampaignInfo",
@@ -38,6 +42,7 @@ __all__ = [
     "Materials",
     "Model",
     "ModelState",
+    "Owner",
     "Proposal",
     "Question",
     "Receipt",

@@ -121,6 +121,12 @@ class Access:
         with self._store.reading() as connection:
             return self._holder(connection, token) is not None
 
+    def role_of(self, token: str) -> Role | None:
+        """Whom a token is or was for, be it used up, out of time or revoked; None where it is none of ours."""
+        with self._store.reading() as connection:
+            row = self._holder(connection, token)
+        return None if row is None else cast(Role, row.role)
+
     def ids(self) -> frozenset[str]:
         """The ids of all links, sessions and tokens; they prove nothing."""
         table = schema.access
@@ -148,6 +154,11 @@ class Access:
         table, name = schema.access, clean_name("annotator's name", name)
         with self._store.writing() as connection:
             return self._end(connection, (table.c.campaign == self._campaign) & (table.c.name == name))
+
+    def revoke_all(self) -> int:
+        """End everybody's access; how many links, sessions and tokens were still good."""
+        with self._store.writing() as connection:
+            return self._end(connection, schema.access.c.campaign == self._campaign)
 
     def marks(self) -> tuple[int | None, ...]:
         """Numbers that change with everything that is granted, used or revoked, or runs out, by whatever process."""

@@ -1,23 +1,31 @@
-"""What a page needs for one annotator: their questions, their last answers, how far everybody is.
+"""One annotator's side of a campaign: their questions, their answers, how far they are.
 
-Nothing here computes a proposal: where none waits, whoever refits in the background is woken and the annotator is told
-so. A page therefore never waits for numerics.
+`hand`, for pages, computes no proposal: where none waits, whoever refits in the background is woken and the annotator
+is told so. `turn`, for commands and notebooks, computes what is missing.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Literal
 
 from sqlalchemy import Connection
 
-from apod.campaign import asking
-from apod.campaign.asking import Leased, Nothing, Question, Why
+from apod.campaign import answering, asking
+from apod.campaign.answering import Receipt
+from apod.campaign.asking import Leased, Nothing, Question, Turn, Why
+from apod.campaign.errors import CampaignError
 from apod.campaign.journal import Desk, read_answers
 from apod.campaign.log import moment
-from apod.campaign.session import Session
-from apod.campaign.settings import clean_name, composed
+from apod.campaign.settings import check_kind, clean_key, clean_name
 from apod.campaign.state import GROUP, State
+
+if TYPE_CHECKING:
+    from apod.campaign.session import Session
+
+
+DEFAULT_ANNOTATOR = "annotator-1"
 
 PREPARING_SECONDS = 1.0
 MOST_WITHDRAWN = 50  # rounds of questions whose pictures turn out unusable, before the page is asked to come again
@@ -66,21 +74,48 @@ class OwnAnswer:
     counted: bool
 
 
-class Handing(Session):
-    """The annotator's side of a campaign, as a page needs it."""
+class Annotator:
+    """What one annotator does in a campaign: `campaign.annotator(name)`.
 
-    def hand(self, annotator: str, count: int = 2) -> Hand:
-        """Up to so many questions for the annotator: the same ones again until they are answered or given back."""
-        annotator = clean_name("annotator's name", annotator)
+    Without a name, a question's id says who answers it, and questions go to "annotator-1".
+    """
+
+    def __init__(self, session: Session, name: str | None = None) -> None:
+        self._session = session
+        self._named = None if name is None else clean_name("annotator's name", name)
+        self.name = self._named or DEFAULT_ANNOTATOR
+
+    def turn(self) -> Turn:
+        """The annotator's question, or why there is none."""
+        session, ask = self._session, partial(asking.ask, annotator=self.name)
+        if session.mode == "demand":
+            session.refitter.refit()
+        for _ in range(20):  # others may take what was proposed, again and again
+            found = session.journal.submit(ask)
+            while isinstance(found, asking.Leased):
+                session.wake()
+                question = session.usable(found)
+                if question is not None:
+                    return Turn(question, "question")
+                found = session.journal.submit(ask)
+            if isinstance(found, asking.Nothing):
+                return Turn(None, found.why, found.retry_after, found.with_others)
+            if not session.refitter.supply(found.queue):
+                return Turn(None, "exhausted")
+        raise CampaignError("Other annotators took every proposal: ask again.")
+
+    def hand(self, count: int = 2) -> Hand:
+        """Up to so many questions for a page: the same ones again until they are answered or given back."""
+        session, annotator = self._session, self.name
 
         def command(desk: Desk) -> tuple[list[Leased], asking.Nothing | asking.Starved | None, Progress, int]:
             held, otherwise = asking.hand(desk, annotator, count)
             return held, otherwise, progress_of(desk.state, desk.now, annotator), _closed(desk.state)
 
         for _ in range(MOST_WITHDRAWN):
-            held, otherwise, progress, closed = self.journal.submit(command)
-            self._wake()
-            questions = [self._usable(item) for item in held]
+            held, otherwise, progress, closed = session.journal.submit(command)
+            session.wake()
+            questions = [session.usable(item) for item in held]
             if None not in questions:
                 break
         if otherwise is None:
@@ -90,29 +125,73 @@ class Handing(Session):
             return Hand((), "preparing", progress, retry_after=PREPARING_SECONDS)
         if isinstance(otherwise, Nothing):
             return Hand((), otherwise.why, progress, otherwise.with_others, otherwise.retry_after)
-        if closed < len(self.materials):
+        if closed < len(session.materials):
             return Hand((), "preparing", progress, retry_after=PREPARING_SECONDS)
         return Hand((), "exhausted", progress)
 
-    def warm(self) -> None:
-        """Have the first questions prepared before anybody asks."""
-        self._wake()
+    def tell(
+        self, question: Question | str, answer: str, *, kind: str | None = None, key: str | None = None
+    ) -> Receipt:
+        """Record an answer: a group's name, "cannot_tell" or "declined". Durable when this returns.
 
-    def own_question(self, question: str, annotator: str) -> Question:
+        The same answer twice is recorded once; a different one is a `Conflict`. `key` makes a repeat recognisable
+        whatever happened in between.
+        """
+        session = self._session
+        find, who = session.lease_of(question, self._named)
+        value, checked = session.value_of(answer), clean_key(key)
+        said = None if kind is None else check_kind(kind)
+
+        def command(desk: Desk) -> Receipt:
+            return answering.tell(desk, find(desk.state), value, session.kind_in(desk.state, said), who, checked)
+
+        receipt = session.journal.submit(command)
+        session.wake()
+        return receipt
+
+    def correct(
+        self, question: Question | str, answer: str, *, kind: str | None = None, key: str | None = None
+    ) -> Receipt:
+        """Replace a recorded answer; the log keeps both. Without `kind` the answer keeps its own."""
+        session = self._session
+        find, who = session.lease_of(question, self._named)
+        value, checked = session.value_of(answer), clean_key(key)
+        kept = None if kind is None else check_kind(kind)
+        receipt = session.journal.submit(
+            lambda desk: answering.correct(desk, find(desk.state), value, kept, who, checked)
+        )
+        session.wake()
+        return receipt
+
+    def skip(self, question: Question | str, *, key: str | None = None) -> bool:
+        """Give a question back for somebody else; it costs nothing. False where it was given back before."""
+        find, who = self._session.lease_of(question, self._named)
+        checked = clean_key(key)
+        return self._session.journal.submit(lambda desk: asking.skip(desk, find(desk.state), who, checked))
+
+    def undo(self, *, key: str | None = None) -> Question | None:
+        """Take back the annotator's last answer or skip; the question, if it is theirs again."""
+        checked = clean_key(key)
+        found = self._session.journal.submit(lambda desk: asking.undo(desk, self.name, checked))
+        self._session.wake()
+        return self._session.usable(found) if found is not None else None
+
+    def question(self, id_: str) -> Question:
         """The case of a question that was put to this annotator, answered or not."""
-        find, annotator_ = self._token(question, annotator)
+        find, who = self._session.lease_of(id_, self.name)
 
         def look(connection: Connection, state: State, at: int) -> Leased:
-            return asking.leased(state, asking.find_lease(state, find(state), annotator_))
+            return asking.leased(state, asking.find_lease(state, find(state), who))
 
-        return self._question(self.journal.view(look))
+        return self._session.case(self._session.journal.view(look))
 
-    def own_answers(self, annotator: str, limit: int = 10) -> list[OwnAnswer]:
+    def answers(self, limit: int = 10) -> list[OwnAnswer]:
         """The annotator's latest answers that stand, the newest first; what was erased is gone from here too."""
-        number, groups, annotator = self.materials.campaign, self.settings.groups, composed(annotator)
+        session = self._session
+        number, groups = session.materials.campaign, session.settings.groups
 
         def look(connection: Connection, state: State, at: int) -> list[tuple[int, OwnAnswer]]:
-            mine = [state.answers[act] for act in state.acts.get(annotator, ()) if act in state.answers][-limit:]
+            mine = [state.answers[act] for act in state.acts.get(self.name, ()) if act in state.answers][-limit:]
             values = read_answers(connection, number, [given.values[-1] for given in mine])
             found = []
             for given in reversed(mine):
@@ -122,17 +201,11 @@ class Handing(Session):
                 found.append((given.row, own))
             return found
 
-        found = self.journal.view(look)
-        return [OwnAnswer(**{**vars(own), "row_id": self.shown(row)[0]}) for row, own in found]
+        return [replace(own, row_id=session.shown(row)[0]) for row, own in session.journal.view(look)]
 
-    def progress(self, annotator: str | None = None) -> Progress:
-        """How far the campaign is, and the annotator."""
-        annotator = None if annotator is None else composed(annotator)
-        return self.journal.view(lambda c, state, at: progress_of(state, state.now(at), annotator))
-
-    def head(self) -> int:
-        """The number of the latest event, without reading any."""
-        return self.journal.head()
+    def progress(self) -> Progress:
+        """How far the campaign is, and this annotator."""
+        return self._session.journal.view(lambda c, state, at: progress_of(state, state.now(at), self.name))
 
 
 def progress_of(state: State, now: int, annotator: str | None) -> Progress:

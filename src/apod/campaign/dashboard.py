@@ -21,8 +21,8 @@ from apod.campaign.audit_sample import planned
 from apod.campaign.journal import read_answers
 from apod.campaign.log import moment
 from apod.campaign.materials import PLANE, Materials
-from apod.campaign.operating_point import operating_point
-from apod.campaign.outcomes import Achieved, read_history, thinned
+from apod.campaign.operating_point import OperatingPoint, noted_at, operating_point, version_of
+from apod.campaign.outcomes import Achieved, RefitNews, read_history, read_refit_news, thinned
 from apod.campaign.state import GOLD, Asked, State
 from apod.campaign.status import Status, annotators_of, mitigated, status_of
 from apod.campaign.votes import Collected, collect
@@ -65,6 +65,63 @@ class _Glance:
     dashboard: dict[str, Any]
     asked: list[tuple[Asked, dict[str, Any] | None, int]]  # question, reason, round
     version: tuple[int, float | None]  # of the answers and the owner's choice
+
+
+class Results:
+    """What the answers achieved so far, for the owner: `campaign.owner.results`."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def operating_point(self) -> OperatingPoint | None:
+        """The strength the classifier of these answers decides at, and why; None until it was chosen or built."""
+        return operating_point(self._session, self.version())
+
+    def strengths(self) -> tuple[float, ...]:
+        """The strengths of the latest model's heads, 0 for the one nobody penalises; none before the first model."""
+        found = self.history(1)
+        return tuple(float(point["strength"]) for point in found[-1].outcome["curve"]) if found else ()
+
+    def outlook(self) -> list[dict[str, Any]] | None:
+        """The gap to expect by the latest model, now and after more answers; None where nothing covers."""
+        found: list[dict[str, Any]] | None = self.outlook_shown()["outlook"]
+        return found
+
+    def outlook_shown(self) -> dict[str, Any]:
+        """The outlook, and why it is withheld where it is."""
+        found = self.history(1)
+        names = ("outlook", "outlook_withheld")
+        return {name: found[-1].outcome[name] if found else None for name in names}
+
+    def history(self, most: int = HISTORY) -> list[Achieved]:
+        """What the models achieved one after the other, the oldest first; evenly thinned where there are many."""
+        with self._session.store.reading() as connection:
+            return read_history(connection, self._session.materials.campaign, most)
+
+    def dashboard(self) -> Dashboard:
+        """Counts over time, what the models achieved, whom we asked and why, who answers how fast."""
+        return dashboard(self._session)
+
+    def pool_map(self) -> dict[str, Any] | None:
+        """The pool in two dimensions with those we asked; None until the first model was measured."""
+        return pool_map(self._session)
+
+    def version(self) -> tuple[int, float | None]:
+        """What the classifier depends on: the last event that changed what the answers say, and the operating point."""
+        return version_of(self._session)
+
+    def erased_values(self) -> int:
+        """How many values were erased so far: what was computed when there were fewer may rest on one of them."""
+        return self._session.journal.view(lambda connection, state, at: len(state.erased))
+
+    def noted_at(self) -> int:
+        """When a classifier was built last, in nanoseconds; -1: never."""
+        return noted_at(self._session)
+
+    def refit_news(self) -> RefitNews:
+        """What was measured last, and how refits go."""
+        with self._session.store.reading() as connection:
+            return read_refit_news(connection, self._session.materials.campaign)
 
 
 def dashboard(session: Session) -> Dashboard:

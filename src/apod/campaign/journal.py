@@ -22,6 +22,7 @@ from sqlalchemy.sql.elements import ColumnClause
 from apod.campaign import schema
 from apod.campaign.errors import NotFound, StoreError
 from apod.campaign.events import GENESIS, Event, Sealed, canonical, link
+from apod.campaign.fold import apply
 from apod.campaign.state import Proposal, Purpose, State
 from apod.campaign.store import Store
 from apod.errors import ApodError
@@ -73,7 +74,7 @@ class Desk:
         self.written.append((event, text))
         if seal is not None:
             self.sealed[seq] = (schema.answers if table is None else table, seal)
-        self.state.apply(event)
+        apply(self.state, event)
         return seq
 
     def answer(self, seq: int) -> Any:
@@ -272,7 +273,7 @@ class Journal:
             for event in read_events(connection, self.campaign, self._state.seq, head.last_seq):
                 if event.seq == 1 and _first_hash(event) != event.hash:  # it says what is shown and learnt from
                     raise self._changed("the log's first event was changed")
-                self._state.apply(event)
+                apply(self._state, event)
             if self._state.hash != head.last_hash:
                 raise self._changed("the log does not end where its head says")
 

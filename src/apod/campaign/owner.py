@@ -1,28 +1,52 @@
-"""The owner's side of a campaign: letting people in, pausing, choosing the operating point, watching."""
+"""The owner's side of a campaign: what may be asked, who may come in, what the answers are and what became of them."""
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from apod.campaign import log, transfer
 from apod.campaign.access import Access
-from apod.campaign.dashboard import Dashboard, dashboard, pool_map
-from apod.campaign.journal import Desk
-from apod.campaign.operating_point import OperatingPoint, noted_at, operating_point, version_of
-from apod.campaign.outcomes import Achieved, RefitNews, read_history, read_refit_news
-from apod.campaign.session import Session
-from apod.errors import InputError
+from apod.campaign.answering import ImportReport
+from apod.campaign.asking import Question
+from apod.campaign.dashboard import Results
+from apod.campaign.engine import GroupAnswer, Model
+from apod.campaign.erasure import Erasure, erase
+from apod.campaign.formats import format_of
+from apod.campaign.journal import Desk, read_answers
+from apod.campaign.log import LogCheck
+from apod.campaign.operating_point import forget_noted
+from apod.campaign.settings import CampaignSettings, checked_changes, clean_name
+from apod.campaign.status import AnnotatorReport, annotators_of
+from apod.campaign.transfer import ExportReport
+from apod.campaign.votes import collect
+from apod.errors import BudgetError, InputError
 from apod.files import write_private
 
+if TYPE_CHECKING:
+    from apod.audit import Audit
+    from apod.campaign.session import Session
+    from apod.classifier import APODClassifier
 
-class Owning(Session):
-    """What only the owner of a campaign does."""
+
+class Owner:
+    """What only the owner of a campaign does: `campaign.owner`."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
 
     @cached_property
     def access(self) -> Access:
         """Who may come in over the web."""
-        return Access(self.store, self.materials.campaign)
+        return Access(self._session.store, self._session.materials.campaign)
+
+    @cached_property
+    def results(self) -> Results:
+        """What the answers achieved so far."""
+        return Results(self._session)
 
     def note_address(self, origin: str) -> None:
         """Remember where the campaign is served, so that links lead there."""
@@ -37,7 +61,7 @@ class Owning(Session):
 
     @property
     def _served_at(self) -> Path:
-        return self.files.folder / f"served-at-{self.materials.campaign}.txt"
+        return self._session.files.folder / f"served-at-{self._session.materials.campaign}.txt"
 
     def pause(self, paused: bool = True) -> None:
         """Ask nothing for now; answers to open questions are still taken. False resumes."""
@@ -46,11 +70,65 @@ class Owning(Session):
             if desk.state.paused != paused:
                 desk.append("paused", {"paused": paused})
 
-        self.journal.submit(command)
+        self._session.journal.submit(command)
+
+    def extend(self, budget: int) -> None:
+        """Set another budget, the new total; never below what is spent or assigned, nor beyond what the rows allow."""
+        rows = len(self._session.materials)
+
+        def command(desk: Desk) -> None:
+            state = desk.state
+            taken = state.spent + state.pending(desk.now)
+            if isinstance(budget, bool) or not isinstance(budget, int) or budget < max(1, taken):
+                raise BudgetError(f"{taken} answers are spent or under way: the budget cannot be {budget!r}.")
+            most = state.overlap * (rows - len(state.known))
+            if budget > most:
+                raise BudgetError(f"A budget of {budget} does not fit: at most {most} answers can be asked for.")
+            if budget != state.budget:
+                desk.append("budget", {"budget": budget})
+
+        self._session.journal.submit(command)
+        self._session.wake()
+
+    def revise(self, **changes: Any) -> CampaignSettings:
+        """Change guidelines, question, legal_basis, kind or descriptions; every version stays in the log.
+
+        Answers given before keep their kind. An empty text means none. Returns the settings as they are now.
+        """
+        settings = self._session.settings
+        wanted = checked_changes(settings, changes)
+
+        def command(desk: Desk) -> CampaignSettings:
+            now = settings.with_changes(desk.state.revised)
+            fresh = {name: value for name, value in wanted.items() if getattr(now, name) != value}
+            if fresh:
+                desk.append("revised", {"settings": fresh})
+            return now.with_changes(fresh)
+
+        return self._session.journal.submit(command)
+
+    def archive(self, archived: bool = True) -> None:
+        """End the campaign, end everybody's access, and leave it out of lists; False lists it again, still ended."""
+
+        def command(desk: Desk) -> None:
+            if archived and not desk.state.finished:
+                desk.append("finished", {"finished": True})
+            if desk.state.archived != archived:
+                desk.append("archived", {"archived": archived})
+
+        self._session.journal.submit(command)
+        if archived:
+            self.access.revoke_all()
+
+    def finish(self, finished: bool = True) -> None:
+        """End the campaign: it asks nothing more, and still takes answers to open questions. False reopens it."""
+        self._session.journal.submit(
+            lambda desk: desk.append("finished", {"finished": finished}) if desk.state.finished != finished else 0
+        )
 
     def choose(self, strength: float | None) -> None:
         """Set the operating point of `classifier()`: one of its strengths, or None to leave the choice to it."""
-        known = self.strengths()
+        known = self.results.strengths()
         if strength is not None and strength not in known:
             listed = ", ".join(f"{value:g}" for value in known)
             raise InputError(f"There is no head of strength {strength!r}: choose one of {listed}.")
@@ -59,58 +137,109 @@ class Owning(Session):
             if desk.state.strength != strength:
                 desk.append("chosen", {"strength": strength})
 
-        self.journal.submit(command)
+        self._session.journal.submit(command)
 
     def chosen(self) -> float | None:
         """The operating point the owner chose."""
-        return self.journal.view(lambda connection, state, at: state.strength)
+        return self._session.journal.view(lambda connection, state, at: state.strength)
 
-    def operating_point(self) -> OperatingPoint | None:
-        """The strength the classifier of these answers decides at, and why; None until it was chosen or built."""
-        return operating_point(self, self.version())
+    def refit(self) -> bool:
+        """Fit what no model knows yet, now; False where there is nothing new or another process is at it."""
+        return self._session.refitter.refit()
 
-    def strengths(self) -> tuple[float, ...]:
-        """The strengths of the latest model's heads, 0 for the one nobody penalises; none before the first model."""
-        found = self.history(1)
-        return tuple(float(point["strength"]) for point in found[-1].outcome["curve"]) if found else ()
+    def canonical_model(self) -> Model | None:
+        """The model of the answers alone: fitted from the pre-trained head, in the order of the questions."""
+        return self._session.engine().fit(self.answers(), None)
 
-    def outlook(self) -> list[dict[str, Any]] | None:
-        """The gap to expect by the latest model, now and after more answers; None where nothing covers."""
-        found: list[dict[str, Any]] | None = self.outlook_shown()["outlook"]
-        return found
+    def audit(self, classifier: APODClassifier | None = None) -> Audit | None:
+        """What the audit answers say, with intervals; None while there are none.
 
-    def outlook_shown(self) -> dict[str, Any]:
-        """The outlook, and why it is withheld where it is."""
-        found = self.history(1)
-        names = ("outlook", "outlook_withheld")
-        return {name: found[-1].outcome[name] if found else None for name in names}
+        Of the latest base model and, where that is corrected, its operating point; or of a fitted classifier, as
+        `classifier()` gives it, before and after mitigation.
+        """
+        from apod.campaign.audit_sample import audit_campaign
 
-    def history(self, most: int = 200) -> list[Achieved]:
-        """What the models achieved one after the other, the oldest first; evenly thinned where there are many."""
-        with self.store.reading() as connection:
-            return read_history(connection, self.materials.campaign, most)
+        found = self._session.refitter.snapshot()
+        model = self._session.refitter.load(found)
+        return audit_campaign(
+            self._session.materials, self._session.engine(), model, found.collected, classifier, found.strength
+        )
 
-    def dashboard(self) -> Dashboard:
-        """Counts over time, what the models achieved, whom we asked and why, who answers how fast."""
-        return dashboard(self)
+    def annotators(self) -> list[AnnotatorReport]:
+        """Each annotator's work and estimated accuracy: for the owner, not for annotators."""
+        number = self._session.materials.campaign
+        return self._session.reader.view(
+            lambda c, state, _: annotators_of(state, collect(state, read_answers(c, number)))
+        )
 
-    def pool_map(self) -> dict[str, Any] | None:
-        """The pool in two dimensions with those we asked; None until the first model was measured."""
-        return pool_map(self)
+    def answers(self, purpose: str = "training") -> tuple[GroupAnswer, ...]:
+        """The groups known so far for a purpose ("training" or "audit"), in the order of their questions."""
+        return self._session.collected().weigh(purpose)
 
-    def version(self) -> tuple[int, float | None]:
-        """What the classifier depends on: the last event that changed what the answers say, and the operating point."""
-        return version_of(self)
+    def probabilities(self, purpose: str = "audit") -> dict[int, float | None]:
+        """With which probability each row asked about for a purpose was drawn."""
+        return self._session.reader.view(
+            lambda c, state, at: {
+                asked.row: asked.probability for asked in state.questions.values() if asked.purpose == purpose
+            }
+        )
 
-    def erased_values(self) -> int:
-        """How many values were erased so far: what was computed when there were fewer may rest on one of them."""
-        return self.journal.view(lambda connection, state, at: len(state.erased))
+    def export(
+        self, path: str | os.PathLike[str], format: str | None = None, *, tasks: int = 0, task_days: float = 14
+    ) -> ExportReport:
+        """Write all answers that stand (CSV, Parquet, JSON Lines, Label Studio JSON by the ending).
 
-    def noted_at(self) -> int:
-        """When a classifier was built last, in nanoseconds; -1: never."""
-        return noted_at(self)
+        For Label Studio, `tasks` hands out so many open questions along with them, for `task_days`.
+        """
+        return transfer.export(self._session, Path(path), format, tasks, task_days)
 
-    def refit_news(self) -> RefitNews:
-        """What was measured last, and how refits go."""
-        with self.store.reading() as connection:
-            return read_refit_news(connection, self.materials.campaign)
+    def exported(self, format: str) -> bytes:
+        """All answers that stand, as the content of a file: csv, parquet, jsonl or label-studio."""
+        return transfer.packed(self._session, format_of(Path(), format))[0]
+
+    def import_(
+        self,
+        path: str | os.PathLike[str],
+        format: str | None = None,
+        *,
+        annotator: str | None = None,
+        kind: str | None = None,
+    ) -> ImportReport:
+        """Take in answers given elsewhere, all or none; a second import of the same file adds nothing.
+
+        `annotator` and `kind` stand in where the file does not say.
+        """
+        report = transfer.import_(self._session, Path(path), format, annotator, kind)
+        self._session.wake()
+        return report
+
+    def erase(
+        self, *, row: int | None = None, question: Question | str | None = None, annotator: str | None = None
+    ) -> Erasure:
+        """Erase the answers about a row, to a question, or of an annotator, and all that was computed from them."""
+        if sum(item is not None for item in (row, question, annotator)) != 1:
+            raise InputError("Say what to erase: a row, a question or an annotator.")
+        token = self._session.lease_of(question, None)[0] if question is not None else None
+        name = None if annotator is None else clean_name("annotator's name", annotator)
+
+        def command(desk: Desk) -> Erasure:
+            which = token(desk.state) if token is not None else None
+            forget_noted(self._session)  # whoever is killed after the commit must not leave it
+            return erase(desk, self._session.models, row=row, token=which, annotator=name)
+
+        done = replace(self._session.journal.submit(command), overwritten=self._session.overwriting.attempt())
+        forget_noted(self._session)  # of a classifier that was fitted meanwhile
+        self._session.wake()
+        return done
+
+    def log(self) -> list[dict[str, Any]]:
+        """Who was asked what, when, why and by which model: one record per event, no answered group."""
+        with self._session.store.reading() as connection:
+            return list(log.entries(connection, self._session.materials.campaign))
+
+    def verify_log(self, noted: str | None = None) -> LogCheck:
+        """Whether anybody tampered with the log, or with the files it names; `noted` is a `head` written down earlier.
+
+        All files are read: what is shown, what is learnt from, and what was computed from that.
+        """
+        return log.verify_all(self._session.materials, noted)

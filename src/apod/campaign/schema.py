@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from alembic.config import Config
 
 
-HEAD_REVISION = "0004"
+HEAD_REVISION = "0005"
 """The schema this version of the package reads and writes."""
 
 VERSION_TABLE = "apod_version"
@@ -152,7 +152,7 @@ access = Table(
     Column("id", String(32), primary_key=True),  # the open half of a token: finds the row
     Column("campaign", ForeignKey("apod_campaigns.id"), nullable=False),
     Column("what", String(10), nullable=False),  # link, session or token
-    Column("role", String(10), nullable=False),  # owner or annotator
+    Column("role", String(10), nullable=False),  # owner, annotator, reviewer or person
     Column("name", String(200), nullable=False),
     Column("hash", String(64), nullable=False),  # of the secret half
     Column("created", BigInteger, nullable=False),  # times by the database's clock
@@ -160,6 +160,7 @@ access = Table(
     Column("used", BigInteger),  # a link opens one session
     Column("revoked", BigInteger),
     Column("link", String(32)),  # of a session: the link that opened it
+    Column("row", BigInteger),  # of a self-report link: the person it is for
 )
 
 

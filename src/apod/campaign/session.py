@@ -28,7 +28,7 @@ from apod.campaign.leadership import LEAD_SECONDS
 from apod.campaign.log import moment
 from apod.campaign.materials import Materials
 from apod.campaign.refit import Background, Refitter
-from apod.campaign.settings import CampaignSettings, check_kind, clean_name, composed, settings_of
+from apod.campaign.settings import CampaignSettings, clean_name, composed, settings_of
 from apod.campaign.state import CANNOT_TELL, DECLINED, GROUP, State
 from apod.campaign.store import Store
 from apod.campaign.votes import Collected, checked_answers, collect
@@ -91,17 +91,17 @@ class Session:
         self.reader = Journal(store, row.id)  # looking through all answers must not hold up those who ask and tell
         logged = created.get("computed") == "logged"
         self.materials = Materials(self.settings, self.files, created["materials"], self.reader, logged)
-        self._factory, self._mode = engine or default_engine, refit
-        self._models = Files(self.files.folder / f"models-{row.id}")
+        self._factory, self.mode = engine or default_engine, refit
+        self.models = Files(self.files.folder / f"models-{row.id}")
         self._engine: Engine | None = None
         self._building, self._starting = threading.Lock(), threading.Lock()
         manifest = self.materials.manifest["display"]
         self._display = Display(self.files, manifest) if manifest is not None else None
         ahead = ON_DEMAND if refit == "demand" else None
-        self.refitter = Refitter(self.reader, self._models, self.materials, self.engine, lead_seconds, ahead)
+        self.refitter = Refitter(self.reader, self.models, self.materials, self.engine, lead_seconds, ahead)
         self._background: Background | Worker | None = None
-        self._overwriting = Overwriting(self.journal, self._models)
-        self._overwriting.attempt()
+        self.overwriting = Overwriting(self.journal, self.models)
+        self.overwriting.attempt()
 
     def __enter__(self) -> Self:
         return self
@@ -140,21 +140,26 @@ class Session:
 
     def _start(self) -> None:
         """Start whoever refits in the background, once."""
-        if self._mode == "demand" or self._background is not None:
+        if self.mode == "demand" or self._background is not None:
             return
         with self._starting:
             if self._background is None:
-                if self._mode == "thread":
+                if self.mode == "thread":
                     self._background = Background(self.refitter)
                     self._background.start()
                 else:
                     self._background = Worker("apod.campaign.refit_main", self.job())
 
-    def _wake(self) -> None:
-        self._overwriting.retry()
+    def wake(self) -> None:
+        """Tell whoever refits that there is something new; questions are prepared before anybody asks."""
+        self.overwriting.retry()
         self._start()
         if self._background is not None:
             self._background.wake()
+
+    def head(self) -> int:
+        """The number of the latest event, without reading any."""
+        return self.journal.head()
 
     def job(self) -> dict[str, Any]:
         """How another process opens the same campaign."""
@@ -167,7 +172,8 @@ class Session:
             "path": engine_folders(engine),
         }
 
-    def _question(self, held: Leased) -> Question:
+    def case(self, held: Leased) -> Question:
+        """The question of a lease, with what its annotator may see."""
         row_id, values = self.shown(held.row)
         settings = self.settings
         image = None
@@ -190,15 +196,15 @@ class Session:
             image=image,
         )
 
-    def _usable(self, held: Leased) -> Question | None:
+    def usable(self, held: Leased) -> Question | None:
         """The question; None where its picture cannot be shown: then it is withdrawn, from everybody."""
         try:
-            return self._question(held)
+            return self.case(held)
         except PictureUnusable:
             self.journal.submit(partial(withdraw, row=held.row, cause="picture"))
             return None
 
-    def _token(self, question: Question | str, annotator: str | None) -> tuple[Callable[[State], int], str | None]:
+    def lease_of(self, question: Question | str, annotator: str | None) -> tuple[Callable[[State], int], str | None]:
         """How to find the lease, and whose it must be (None: whoever has the id)."""
         if isinstance(question, Question):
             if question.campaign != self.name:
@@ -213,19 +219,22 @@ class Session:
 
         return find, None if annotator is None else clean_name("annotator's name", annotator)
 
-    def _value(self, answer: object) -> Value:
+    def value_of(self, answer: object) -> Value:
+        """What an answer says; `UnknownGroup` where it is none of the campaign's."""
         if answer in (CANNOT_TELL, DECLINED):
             return Value(str(answer))
         if isinstance(answer, str) and composed(answer) in self.settings.groups:
             return Value(GROUP, self.settings.groups.index(composed(answer)))
         raise UnknownGroup("That is none of this campaign's groups: `apod status` lists how they are written.")
 
-    def _kind(self, kind: str | None) -> str:
-        if kind is not None:
-            check_kind(kind)
-        return kind or self.settings.kind
+    def rules(self) -> CampaignSettings:
+        """The settings with what the owner changed since."""
+        return self.settings.with_changes(self.journal.view(lambda connection, state, at: dict(state.revised)))
 
+    def revision(self) -> int:
+        """How often the owner changed the settings: whoever read an earlier version is shown the new one."""
+        return self.journal.view(lambda connection, state, at: state.revisions)
 
-def clean_key(key: str | None) -> str | None:
-    """An idempotency key as it is stored."""
-    return None if key is None else clean_name("idempotency key", key)
+    def kind_in(self, state: State, kind: str | None) -> str:
+        """Where an answer comes from: as said, or as the campaign's answers do now."""
+        return kind or str(state.revised.get("kind", self.settings.kind))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -46,6 +46,8 @@ class CampaignSettings:
     seed: int = 0
     guidelines: str | None = None
     legal_basis: str | None = None
+    question: str | None = None  # what annotators are asked; by default a sentence that goes with the kind
+    descriptions: Mapping[str, str] = field(default_factory=dict)  # column -> what it means, shown beside it
     label_names: tuple[str, str] = ("0", "1")
     label_values: tuple[LabelValue, LabelValue] | None = None  # with their types; None: of an earlier version, texts
     show: tuple[str, ...] = ()  # columns an annotator sees
@@ -90,6 +92,10 @@ class CampaignSettings:
             if values.get(name) is not None:
                 values[name] = tuple(values[name])
         return cls(**values)
+
+    def with_changes(self, changes: Mapping[str, Any]) -> CampaignSettings:
+        """The settings as the owner changed them since."""
+        return replace(self, **changes) if changes else self
 
     def reminders(self) -> tuple[str, ...]:
         """What is missing and should not be, in a sentence each."""
@@ -139,13 +145,38 @@ def checked(settings: CampaignSettings, rows: int) -> CampaignSettings:
         raise InputError(f"The audit share is {share!r}: give a number from 0 (no audit) to below 1, like 0.2.")
     SETTINGS["least_gain"].check("The least gain", settings.least_gain)
     check_kind(settings.kind)
-    for what, text in (("guidelines", settings.guidelines), ("legal basis", settings.legal_basis)):
-        if text is not None and len(text) > TEXT_LIMIT:
-            raise InputError(f"The {what} have {len(text)} characters: keep them below {TEXT_LIMIT}.")
-        if text is not None:
-            clean_text(what, text)
+    checked_changes(settings, {name: getattr(settings, name) for name in ("guidelines", "legal_basis", "question")})
     values = {item.name: getattr(settings, item.name) for item in fields(settings)}
     return CampaignSettings(**{**values, "name": clean_name("campaign name", settings.name), "groups": groups})
+
+
+REVISABLE = ("guidelines", "legal_basis", "question", "kind", "descriptions")
+"""Settings that the owner may change while a campaign runs."""
+
+
+def checked_changes(settings: CampaignSettings, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Changes to settings as they are stored, or an error that says what to change; an empty text means none."""
+    found: dict[str, Any] = {}
+    for name, value in changes.items():
+        if name not in REVISABLE:
+            raise InputError(f"{name[:40]!r} cannot be changed: {', '.join(REVISABLE)} can.")
+        if name == "kind":
+            check_kind(value)
+            found[name] = value
+        elif name == "descriptions":
+            unknown = sorted(set(value) - set(settings.show))
+            if unknown:
+                raise InputError(f"Annotators see no column {unknown[0][:40]!r}: describe one that is shown.")
+            found[name] = {column: _text(f"description of {column!r}", text) for column, text in value.items() if text}
+        else:
+            found[name] = _text(name.replace("_", " "), value) if value else None
+    return found
+
+
+def _text(what: str, text: str) -> str:
+    if len(text) > TEXT_LIMIT:
+        raise InputError(f"The {what} has {len(text)} characters: keep it below {TEXT_LIMIT}.")
+    return clean_text(what, text)
 
 
 def _is_whole(value: object) -> bool:
@@ -159,10 +190,11 @@ def check_lease(what: str, seconds: object) -> None:
         raise InputError(f"{what} is {seconds!r}: give seconds from 0.001 to {LONGEST_LEASE} (a year).")
 
 
-def check_kind(kind: str) -> None:
-    """Refuse a kind of answer that does not exist."""
+def check_kind(kind: str) -> str:
+    """The kind of an answer; refused where it does not exist."""
     if kind not in KINDS:
-        raise InputError(f"{str(kind)[:40]!r} is no kind of answer: use one of {', '.join(KINDS)}.")
+        raise InputError(f"{str(kind)[:40]!r} is not a kind of answer: use one of {', '.join(KINDS)}.")
+    return kind
 
 
 def clean_name(what: str, name: object) -> str:
@@ -174,6 +206,11 @@ def clean_name(what: str, name: object) -> str:
     if any(unicodedata.category(letter) in ("Cc", "Cs") for letter in name):
         raise InputError(f"The {what} holds a control character or half a character: leave it out.")
     return composed(name)
+
+
+def clean_key(key: str | None) -> str | None:
+    """An idempotency key as it is stored."""
+    return None if key is None else clean_name("idempotency key", key)
 
 
 def composed(text: str) -> str:

@@ -1,8 +1,7 @@
-"""The state of a campaign: a fold over its events, and nothing else.
+"""The state of a campaign: what its events say, folded by `apod.campaign.fold.apply` and by nothing else.
 
-`State.apply` is the only place where state changes, and it decides nothing: whether an answer counted or came late
-stands in the event. Time is the campaign's own: it grows by what the database's clock shows to have passed between
-two events and never runs backwards, so a clock that jumps can end a lease early but never brings one back.
+Time is the campaign's own: it grows by what the database's clock shows to have passed between two events and never runs
+backwards, so a clock that jumps can end a lease early but never brings one back.
 """
 
 from __future__ import annotations
@@ -10,10 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from sys import intern
 from typing import Any, Literal
-
-from apod.campaign.events import Event
 
 GOLD = "gold"
 """Purpose of a question whose answer is known: it checks annotators, teaches no model and costs no budget."""
@@ -69,6 +65,29 @@ class Given:
     values: tuple[int, ...]  # its event, then those of its corrections
     withdrawn: bool = False
     erased: bool = False
+    free: bool = False  # costs no budget: the person concerned gave it
+
+
+@dataclass(slots=True)
+class Review:
+    """What a reviewer decided about a question; its group, if any, is sealed under its event."""
+
+    seq: int
+    number: int
+    reviewer: str
+    outcome: str
+    at: int
+    erased: bool = False
+
+
+@dataclass(frozen=True)
+class Backup:
+    """A copy of the campaign that was made: nothing erased later is erased from it."""
+
+    seq: int
+    at: int
+    name: str
+    sha256: str
 
 
 @dataclass(slots=True)
@@ -90,7 +109,7 @@ class Asked:
 
 @dataclass(slots=True)
 class State:
-    """Everything the events say. Mutable, and changed by `apply` alone."""
+    """Everything the events say. Mutable, and changed by `fold.apply` alone."""
 
     seq: int = 0
     hash: str = ""
@@ -98,9 +117,12 @@ class State:
     time: int = 0  # campaign time at the last event
     last_at: int | None = None  # the database's clock at the last event
     settings: Mapping[str, Any] = field(default_factory=dict)
+    revised: dict[str, Any] = field(default_factory=dict)  # settings the owner changed since, as they are now
+    revisions: int = 0  # how often
     budget: int = 0
     overlap: int = 1
     finished: bool = False
+    archived: bool = False
     paused: bool = False
     paused_because: str | None = None  # LEAST_GAIN; None where somebody paused it
     not_worth_more: bool = False  # paused by itself once: whoever goes on then wants the rest
@@ -132,6 +154,9 @@ class State:
     keys: dict[str, int] = field(default_factory=dict)  # idempotency key -> event
     erased: set[int] = field(default_factory=set)  # events whose sealed value was erased
     models: dict[str, int] = field(default_factory=dict)  # model -> its event
+    reviews: dict[int, Review] = field(default_factory=dict)  # question -> the latest decision about it
+    receipts: dict[str, int] = field(default_factory=dict)  # hash of a receipt's code -> the answer
+    backups: list[Backup] = field(default_factory=list)
     computed: dict[str, Mapping[str, str]] = field(default_factory=dict)  # from the materials alone: array -> file
 
     def now(self, at: int) -> int:
@@ -159,7 +184,7 @@ class State:
 
     def priced(self, given: Given) -> bool:
         """Whether the answer stands and has a price, whatever its question was for."""
-        return self.has_price(given.outcome) and not given.withdrawn
+        return self.has_price(given.outcome) and not given.withdrawn and not given.free
 
     def costs(self, given: Given) -> bool:
         """Whether the answer is paid from the budget."""
@@ -187,241 +212,3 @@ class State:
             for seq in asked.given:
                 if not self.answers[seq].withdrawn:
                     yield self.answers[seq]
-
-    def apply(self, event: Event) -> None:
-        """Take one event in. Events come in order and exactly once."""
-        if event.seq != self.seq + 1:
-            raise ValueError(f"event {event.seq} does not follow {self.seq}")
-        self.time = self.now(event.at)
-        self.last_at = event.at
-        self.seq, self.hash = event.seq, event.hash
-        self.origin = self.origin or event.hash
-        _APPLY[event.kind](self, event, event.body)
-        if event.kind in _CHANGES:
-            self.changed = event.seq
-        key = event.body.get("key")
-        if key is not None:
-            self.keys[key] = event.seq
-
-
-def _created(state: State, event: Event, body: Mapping[str, Any]) -> None:
-    state.settings = body["settings"]
-    state.budget, state.overlap = body["settings"]["budget"], body["settings"]["overlap"]
-
-
-def _asked(state: State, event: Event, body: Mapping[str, Any]) -> None:
-    number, gold = body["question"], body["purpose"] == GOLD
-    asked = state.questions.get(number)
-    if asked is None:
-        asked = state.questions[number] = Asked(
-            number,
-            body["row"],
-            intern(body["purpose"]),
-            body["probability"],
-            _shared(body["model"]),
-            _shared(body["rule"]),
-            event.seq,
-            event.at,
-        )
-        if not gold:
-            state.rows[asked.row] = number
-            state.incomplete[number] = None
-    for token in body["expired"]:
-        _end(state, token, "expired")
-    lease = Lease(event.seq, asked.number, intern(body["annotator"]), state.time, state.time + body["lease_ms"])
-    _put_to(state, asked, lease.annotator)
-    asked.tokens += (lease.token,)
-    state.leases[lease.token] = state.outstanding[lease.token] = lease
-    state.tokens_of.setdefault(lease.annotator, []).append(lease.token)
-
-
-def _answered(state: State, event: Event, body: Mapping[str, Any]) -> None:
-    lease = state.leases[body["token"]]
-    asked = state.questions[lease.number]
-    own = (event.seq,)
-    given = Given(
-        seq=event.seq,
-        token=lease.token,
-        number=lease.number,
-        row=asked.row,
-        annotator=lease.annotator,
-        kind=intern(body["kind"]),
-        outcome=intern(body["outcome"]),
-        at=event.at,
-        late=body["late"],
-        counted=body["counted"],
-        told=intern(body["outcome"]),
-        values=own,
-    )
-    asked.given += own  # the same object where it is the first: there may be very many
-    state.answers[event.seq] = given
-    lease.answer = event.seq
-    state.acts.setdefault(lease.annotator, []).append(event.seq)
-    state.spent += state.costs(given)
-    state.answered += state.priced(given)
-    _end(state, lease.token, "answered")
-    for token in body.get("expired", ()):
-        _end(state, token, "expired")
-    state.returned.get(lease.annotator, set()).discard(lease.number)
-    _settle(state, asked)
-
-
-def _corrected(state: State, event: Event, body: Mapping[str, Any]) -> None:
-    given = state.answers[body["answer"]]
-    state.spent -= state.costs(given)
-    state.answered -= state.priced(given)
-    given.kind, given.outcome = body["kind"], body["outcome"]
-    given.values += (event.seq,)
-    state.spent += state.costs(given)
-    state.answered += state.priced(given)
-
-
-def _skipped(state: State, event: Event, body: Mapping[str, Any]) -> None:
-    lease = state.leases[body["token"]]
-    state.questions[lease.number].skipped |= {lease.annotator}
-    state.skips[event.seq] = lease.token
-    state.acts.setdefault(lease.annotator, []).append(event.seq)
-    _end(state, lease.token, "skipped")
-
-
-def _released(state: State, event: Event, body: Mapping[str, Any]) -> None:
-    _end(state, body["token"], "released")
-
-
-def _withdrawn(state: State, event: Event, body: Mapping[str, Any]) -> None:
-    row = body["row"]
-    state.withdrawn[row] = body["cause"]
-    for token in [token for token, held in state.outstanding.items() if state.questions[held.number].row == row]:
-        _end(state, token, "withdrawn")
-    state.incomplete.pop(state.rows.get(row, 0), None)
-
-
-def _undone(state: State, event: Event, body: Mapping[str, Any]) -> None:
-    act = body["act"]
-    state.acts[body["annotator"]].remove(act)
-    if act in state.answers:
-        given = state.answers[act]
-        number = given.number
-        state.spent -= state.costs(given)
-        state.answered -= state.priced(given)
-        given.withdrawn = True
-        _settle(state, state.questions[number])
-    else:
-        lease = state.leases[state.skips[act]]
-        number = lease.number
-        state.questions[number].skipped -= {lease.annotator}
-    state.returned.setdefault(body["annotator"], set()).add(number)
-
-
-def _gold(state: State, event: Event, body: Mapping[str, Any]) -> None:
-    state.gold[body["row"]] = event.seq
-
-
-def _known(state: State, event: Event, body: Mapping[str, Any]) -> None:
-    state.known[body["row"]] = event.seq
-    if body["purpose"] == "audit":
-        state.known_audit.add(body["row"])
-
-
-def _refitted(state: State, event: Event, body: Mapping[str, Any]) -> None:
-    state.model, state.model_answers = body["model"], body["answers"]
-    state.models[body["model"]] = event.seq
-
-
-def _erased(state: State, event: Event, body: Mapping[str, Any]) -> None:
-    state.erased.update(body["sealed"])
-    for seq in body["answers"]:
-        state.answers[seq].erased = True
-        acts = state.acts.get(state.answers[seq].annotator, [])
-        if seq in acts:
-            acts.remove(seq)
-    for row in (*body["gold"], *body.get("known", ())):
-        state.gold.pop(row, None)
-        state.known.pop(row, None)
-        state.retired.add(row)
-    if state.model in body["models"]:
-        state.model, state.model_answers = None, 0
-
-
-def _budget(state: State, event: Event, body: Mapping[str, Any]) -> None:
-    state.budget = body["budget"]
-
-
-def _finished(state: State, event: Event, body: Mapping[str, Any]) -> None:
-    state.finished = body["finished"]
-
-
-def _paused(state: State, event: Event, body: Mapping[str, Any]) -> None:
-    state.paused = body["paused"]
-    state.paused_because = body.get("because")
-    state.not_worth_more |= state.paused_because == LEAST_GAIN
-
-
-def _chosen(state: State, event: Event, body: Mapping[str, Any]) -> None:
-    state.strength = body["strength"]
-
-
-def _computed(state: State, event: Event, body: Mapping[str, Any]) -> None:
-    state.computed[body["name"]] = body["files"]
-
-
-def _clock(state: State, event: Event, body: Mapping[str, Any]) -> None:
-    state.clock_moves += 1
-
-
-def _shared(text: str | None) -> str | None:
-    """One object for equal texts: every event brings its own copy of the same few words."""
-    return None if text is None else intern(text)
-
-
-def _put_to(state: State, asked: Asked, annotator: str) -> None:
-    """Note what an annotator meets; called before the lease is among the question's."""
-    state.returned.get(annotator, set()).discard(asked.number)
-    if all(state.leases[token].annotator != annotator for token in asked.tokens):
-        before = state.met.get(annotator, 0)
-        if asked.purpose == GOLD:
-            state.gold_of.setdefault(annotator, {})[asked.row] = asked.number
-            state.last_gold[annotator] = before
-        state.met[annotator] = before + 1
-
-
-def _end(state: State, token: int, how: str) -> None:
-    lease = state.leases[token]
-    lease.ended, lease.expires = how, min(lease.expires, state.time)
-    state.outstanding.pop(token, None)
-    if how in ("released", "expired"):
-        state.returned.setdefault(lease.annotator, set()).add(lease.number)
-
-
-def _settle(state: State, asked: Asked) -> None:
-    """Keep the list of questions with room for an answer."""
-    if asked.purpose == GOLD:
-        return
-    if asked.row in state.withdrawn or state.filled(asked) >= state.overlap:
-        state.incomplete.pop(asked.number, None)
-    else:
-        state.incomplete[asked.number] = None
-
-
-_CHANGES = {"answered", "corrected", "undone", "erased", "gold", "known"}
-
-_APPLY = {
-    "created": _created,
-    "asked": _asked,
-    "answered": _answered,
-    "corrected": _corrected,
-    "skipped": _skipped,
-    "released": _released,
-    "withdrawn": _withdrawn,
-    "undone": _undone,
-    "gold": _gold,
-    "known": _known,
-    "refitted": _refitted,
-    "erased": _erased,
-    "budget": _budget,
-    "finished": _finished,
-    "paused": _paused,
-    "chosen": _chosen,
-    "computed": _computed,
-    "clock": _clock,
-}

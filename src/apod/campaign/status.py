@@ -64,6 +64,8 @@ class Status:
     preset: str | None  # of the package's own engine; another one has none
     selector: str | None
     model: str | None  # what is mitigated, in words; None while no model was fitted, or with another engine
+    archived: bool
+    kind: str
     guidelines: str | None
     legal_basis: str | None
     reminders: tuple[str, ...]
@@ -103,7 +105,7 @@ def status_of(
     connection: Connection, materials: Materials, state: State, model: str | None, collected: Collected, at: int
 ) -> Status:
     """The counts of a state; `model` is what is mitigated."""
-    campaign, settings = materials.campaign, materials.settings
+    campaign, settings = materials.campaign, materials.settings.with_changes(state.revised)
     standing = [given for given in state.current() if not given.erased]
     ordinary = [given for given in standing if state.questions[given.number].purpose != GOLD]
     counted = [given for given in ordinary if given.counted]
@@ -149,6 +151,8 @@ def status_of(
         preset=settings.preset,
         selector=settings.selector,
         model=model,
+        archived=state.archived,
+        kind=settings.kind,
         guidelines=settings.guidelines,
         legal_basis=settings.legal_basis,
         reminders=settings.reminders(),
@@ -189,22 +193,24 @@ class CampaignInfo:
     pending: int
     budget: int
     finished: bool
+    archived: bool = False
 
 
-def campaigns(url: str | os.PathLike[str]) -> list[CampaignInfo]:
-    """The campaigns of a database."""
+def campaigns(url: str | os.PathLike[str], archived: bool = True) -> list[CampaignInfo]:
+    """The campaigns of a database, with or without archived ones."""
     store = Store(url)
     try:
         check_schema(store)
         with store.reading() as connection:
             rows = connection.execute(select(schema.campaigns.c.id, schema.campaigns.c.name).order_by("id")).all()
-        return [
+        found = [
             Journal(store, row.id).view(
                 lambda c, state, at, name=row.name: CampaignInfo(  # type: ignore[misc]
-                    name, state.standing, state.pending(state.now(at)), state.budget, state.finished
+                    name, state.standing, state.pending(state.now(at)), state.budget, state.finished, state.archived
                 )
             )
             for row in rows
         ]
+        return [info for info in found if archived or not info.archived]
     finally:
         store.dispose()

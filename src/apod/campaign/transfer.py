@@ -136,7 +136,7 @@ def import_(session: Session, path: Path, format_: str | None, annotator: str | 
     form = format_of(path, format_)
     data = read_bytes(path)
     batch = from_tasks(data) if form == LABEL_STUDIO else READERS[form](data)
-    incoming = _incoming(session, batch, annotator, kind or session.settings.kind)
+    incoming = _incoming(session, batch, annotator, kind or session.rules().kind)
     empty = [None] * (len(batch.records) - len(incoming))
 
     def command(desk: Desk) -> ImportReport:

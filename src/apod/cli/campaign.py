@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from apod.cli.campaign_new import new
+from apod.cli.campaign_owner import archive, extend, set_
 from apod.cli.campaign_report import latest_audit, report, show_status
 from apod.cli.shared import (
     FILES,
@@ -28,19 +29,24 @@ if TYPE_CHECKING:
     from apod.campaign import Turn
 
 
-def list_(url: str = URL, as_json: bool = JSON) -> None:
+def list_(
+    url: str = URL,
+    archived: bool = typer.Option(False, "--all", help="Archived ones too."),
+    as_json: bool = JSON,
+) -> None:
     """List the campaigns of a database.
 
     Example: apod campaign list hiring.db
     """
     from apod.campaign import campaigns
 
-    found = campaigns(url)
+    found = campaigns(url, archived)
     if as_json:
         echo_json([asdict(info) for info in found])
         return
     for info in found:
-        state = ", ended" if info.finished else f", {info.pending} assigned" if info.pending else ""
+        over = "archived" if info.archived else "ended" if info.finished else ""
+        state = f", {over}" if over else f", {info.pending} assigned" if info.pending else ""
         echo(f"{info.name}: {info.answered} of {info.budget} answers{state}")
 
 
@@ -50,7 +56,7 @@ def close(url: str = URL, campaign: str | None = NAME, files: Path | None = FILE
     Example: apod campaign close hiring.db
     """
     with opened_campaign(url, campaign, files) as opened:
-        opened.finish()
+        opened.owner.finish()
     echo("The campaign is ended; its answers, log and classifier stay.")
 
 
@@ -60,7 +66,7 @@ def pause(url: str = URL, campaign: str | None = NAME, files: Path | None = FILE
     Example: apod campaign pause hiring.db
     """
     with opened_campaign(url, campaign, files) as opened:
-        opened.pause()
+        opened.owner.pause()
     echo("The campaign is paused. Resume it with: apod campaign resume.")
 
 
@@ -72,7 +78,7 @@ def resume(url: str = URL, campaign: str | None = NAME, files: Path | None = FIL
     with opened_campaign(url, campaign, files) as opened:
         if opened.status().finished:
             raise InputError("The campaign has ended and cannot be resumed.")
-        opened.pause(False)
+        opened.owner.pause(False)
     echo("The campaign is resumed.")
 
 
@@ -102,7 +108,7 @@ def ask(
     Example: apod ask hiring.db --annotator maria
     """
     with opened_campaign(url, campaign, files) as opened:
-        turn = opened.turn(annotator)
+        turn = opened.annotator(annotator).turn()
     if as_json:
         echo_json(turn.question.to_json() if turn.question is not None else turn.to_json())
         return
@@ -150,8 +156,9 @@ def tell(
     Example: apod tell hiring.db 3-17 female --annotator maria
     """
     with opened_campaign(url, campaign, files) as opened:
-        act = opened.correct if correct else opened.tell
-        receipt = act(question, answer, kind=kind, annotator=annotator, key=key)
+        who = opened.annotator(annotator)
+        act = who.correct if correct else who.tell
+        receipt = act(question, answer, kind=kind, key=key)
     if as_json:
         echo_json(asdict(receipt))
         return
@@ -173,7 +180,7 @@ def skip(
     Example: apod skip hiring.db 3-17
     """
     with opened_campaign(url, campaign, files) as opened:
-        given = opened.skip(question, annotator=annotator)
+        given = opened.annotator(annotator).skip(question)
     echo("Given back." if given else "It was given back before.")
 
 
@@ -183,7 +190,7 @@ def undo(url: str = URL, annotator: str = WHO, campaign: str | None = NAME, file
     Example: apod undo hiring.db --annotator maria
     """
     with opened_campaign(url, campaign, files) as opened:
-        question = opened.undo(annotator)
+        question = opened.annotator(annotator).undo()
     echo("Taken back." if question is None else f"Taken back; question {question.id} is yours again.")
 
 
@@ -201,11 +208,11 @@ def status(
     with opened_campaign(url, campaign, files) as opened:
         found = asdict(opened.status())
         found["audit"] = latest_audit(opened) if found["by_purpose"].get("audit") else None
-        found |= opened.outlook_shown()
-        point = opened.operating_point()
+        found |= opened.owner.results.outlook_shown()
+        point = opened.owner.results.operating_point()
         found["operating_point"] = None if point is None else point.to_json()
         if annotators:
-            found["by_annotator"] = [asdict(report) for report in opened.annotators()]
+            found["by_annotator"] = [asdict(report) for report in opened.owner.annotators()]
     if as_json:
         echo_json(found)
         return
@@ -229,7 +236,7 @@ def export(
     Example: apod export hiring.db answers.csv
     """
     with opened_campaign(url, campaign, files) as opened:
-        report = opened.export(path, format, tasks=tasks)
+        report = opened.owner.export(path, format, tasks=tasks)
     echo(f"{report.answers} answers and {report.handed} open questions in {path}.")
     if report.until is not None:
         echo(f"The open questions are put to nobody else until {report.until}; apod import takes them in.")
@@ -249,7 +256,7 @@ def import_(
     Example: apod import hiring.db answers.csv --kind records
     """
     with opened_campaign(url, campaign, files) as opened:
-        report = opened.import_(path, format, annotator=annotator, kind=kind)
+        report = opened.owner.import_(path, format, annotator=annotator, kind=kind)
     conflicts = f", {len(report.conflicts)} left as they were (answered differently before)" if report.conflicts else ""
     echo(f"{report.added} added, {report.repeated} known before, {report.skipped} empty{conflicts}.")
 
@@ -268,7 +275,7 @@ def erase(
     Example: apod erase hiring.db --row 17
     """
     with opened_campaign(url, campaign, files) as opened:
-        done = opened.erase(row=row, question=question, annotator=annotator)
+        done = opened.owner.erase(row=row, question=question, annotator=annotator)
     if as_json:
         echo_json(asdict(done))
         return
@@ -292,7 +299,7 @@ def verify(
     Example: apod log verify hiring.db
     """
     with opened_campaign(url, campaign, files) as opened:
-        found = opened.verify_log(noted)
+        found = opened.owner.verify_log(noted)
     if as_json:
         echo_json(asdict(found))
     else:
@@ -312,19 +319,22 @@ def show_log(url: str = URL, campaign: str | None = NAME, files: Path | None = F
     Example: apod log show hiring.db
     """
     with opened_campaign(url, campaign, files) as opened:
-        for entry in opened.log():
+        for entry in opened.owner.log():
             echo_json(entry)
 
 
 def add_commands(app: typer.Typer) -> None:
     """Hang the campaign commands into the application."""
-    campaign = typer.Typer(help="Create, list, pause, end and upgrade campaigns.", no_args_is_help=True)
+    campaign = typer.Typer(help="Create, list, extend, change, pause, end and upgrade campaigns.", no_args_is_help=True)
     for name, command in (
         ("new", offers_settings(new, leave_out=("questions_per_round", "least_gain"))),
         ("list", list_),
+        ("extend", extend),
+        ("set", set_),
         ("pause", pause),
         ("resume", resume),
         ("close", close),
+        ("archive", archive),
         ("upgrade", upgrade_),
     ):
         campaign.command(name)(command)

@@ -39,6 +39,8 @@ def new(
     settings: Mapping[str, Any],
     guidelines: Path | None = typer.Option(None, exists=True, dir_okay=False, help="Text file with guidelines."),
     legal_basis: str | None = typer.Option(None, help="Why you may ask for this special-category data."),
+    question: str | None = typer.Option(None, help="What annotators are asked (default: a sentence by --kind)."),
+    kind: str = typer.Option("perceived", help="Where answers come from: self_reported, records or perceived."),
     overlap: int = typer.Option(1, help="How many people answer each question."),
     lease_minutes: float = typer.Option(30.0, help="How long a question is assigned to one person."),
     audit_share: float = typer.Option(
@@ -86,6 +88,8 @@ def new(
             refit="demand",
             guidelines=guidelines.read_text(encoding="utf-8") if guidelines is not None else None,
             legal_basis=legal_basis,
+            question=question,
+            kind=kind,
             overlap=overlap,
             lease_seconds=lease_minutes * 60,
             show_label=show_label,

@@ -22,7 +22,7 @@ def latest_audit(opened: Campaign) -> dict[str, Any] | None:
     from apod.errors import InputError
 
     try:
-        found = opened.audit()
+        found = opened.owner.audit()
     except InputError:
         return None
     return None if found is None else found.to_dict()

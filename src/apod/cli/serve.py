@@ -43,8 +43,8 @@ def serve(
     opened = Campaign.open(url, campaign, files=files, refit="process")
 
     def ready(found: ServeSettings) -> None:
-        opened.note_address(found.origin)
-        link = opened.access.grant("owner", "owner", days=1)
+        opened.owner.note_address(found.origin)
+        link = opened.owner.access.grant("owner", "owner", days=1)
         echo(f"{opened.name} on {found.origin} (Ctrl-C stops the server, not the campaign)")
         echo(f"owner: {found.origin}/enter#{link.token}")
         echo("This link opens one session, within a day. For annotators: apod invite.")
@@ -82,9 +82,9 @@ def invite(
     from apod.web.settings import ServeSettings
 
     with opened_campaign(url, campaign, files) as opened:
-        origin = ServeSettings(url=address or opened.address()).origin
+        origin = ServeSettings(url=address or opened.owner.address()).origin
         role = "owner" if owner else "annotator"
-        made = opened.access.grant("owner" if owner else name, role, "token" if token else "link", days)
+        made = opened.owner.access.grant("owner" if owner else name, role, "token" if token else "link", days)
     shown = made.token if token else f"{origin}/enter#{made.token}"
     if as_json:
         what = "token" if token else "link"
@@ -100,7 +100,7 @@ def list_(url: str = URL, campaign: str | None = NAME, files: Path | None = FILE
     Example: apod access list hiring.db
     """
     with opened_campaign(url, campaign, files) as opened:
-        found = opened.access.entries()
+        found = opened.owner.access.entries()
     if as_json:
         echo_json([asdict(entry) for entry in found])
         return
@@ -119,7 +119,7 @@ def revoke(
     Example: apod access revoke hiring.db maria
     """
     with opened_campaign(url, campaign, files) as opened:
-        access = opened.access
+        access = opened.owner.access
         known = {entry.id for entry in access.entries()}
         count = access.revoke_name(which) if which not in known else 1
         if which in known:

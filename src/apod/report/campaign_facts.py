@@ -34,10 +34,10 @@ NOBODY_YET = "No audit question has been answered yet, so nothing can be said pe
 def campaign_facts(campaign: Campaign) -> dict[str, Any]:
     """Everything the report of a campaign shows. Fits the classifier of the answers, which takes a moment."""
     materials, rules = campaign.materials, campaign.settings
-    campaign.refit()
+    campaign.owner.refit()
     classifier, missing, warned = _classifier(campaign)
-    found = campaign.audit(classifier)
-    check = campaign.verify_log()
+    found = campaign.owner.audit(classifier)
+    check = campaign.owner.verify_log()
     return {
         "schema_version": SCHEMA_VERSION,
         "apod_version": __version__,
@@ -60,8 +60,8 @@ def campaign_facts(campaign: Campaign) -> dict[str, Any]:
         "audit": found.to_dict() if found is not None else None,
         "audit_told": None if found is None else told_by_group(materials, campaign.collected()),
         "no_audit": None if found is not None else NOBODY_YET if rules.audit_share else NOT_RESERVED,
-        **campaign.outlook_shown(),
-        "expected": [outlook[0] for one in campaign.history() if (outlook := one.outcome.get("outlook"))],
+        **campaign.owner.results.outlook_shown(),
+        "expected": [outlook[0] for one in campaign.owner.results.history() if (outlook := one.outcome.get("outlook"))],
         "held_out_decisions": _decided(campaign, classifier) if classifier is not None else None,
         "questions": _questions(campaign),
         "log": {"ok": check.ok, "events": check.events, "head": check.head, "problems": list(check.problems)},
@@ -81,7 +81,7 @@ def _classifier(campaign: Campaign) -> tuple[APODClassifier | None, str | None, 
 
 def _expected(campaign: Campaign) -> dict[str, Any]:
     """What the latest model is expected to do at its operating point and along its path; None for heads."""
-    point, latest = campaign.operating_point(), campaign.history(1)
+    point, latest = campaign.owner.results.operating_point(), campaign.owner.results.history(1)
     return {
         "estimate": None if point is None else point.estimate,
         "confirmation": None if point is None else point.confirmation,
@@ -147,7 +147,7 @@ def _decided(campaign: Campaign, classifier: APODClassifier) -> dict[str, Any] |
 def _questions(campaign: Campaign) -> list[dict[str, Any]]:
     """Every question: when, about which row, for what, why. A question put to several people stands once."""
     found: dict[int, dict[str, Any]] = {}
-    for entry in campaign.log():
+    for entry in campaign.owner.log():
         if entry["what"] != "asked" or entry["question"] in found:
             continue
         reason = dict(entry["reason"] or {})

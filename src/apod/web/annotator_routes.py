@@ -136,6 +136,9 @@ class About(BaseModel):
     guidelines: str | None
     legal_basis: str | None
     kind: str
+    question: str | None
+    version: int
+    descriptions: dict[str, str]
     label_shown: bool
     pictures: bool
     lease_seconds: float
@@ -153,13 +156,16 @@ def name_of(who: Visitor) -> str:
 @router.get("/campaign")
 def campaign(server: Server, who: Anybody) -> About:
     """The groups, the guidelines and the legal basis."""
-    rules = server.campaign.settings
+    rules, version = server.campaign.rules(), server.campaign.revision()
     return About(
         name=rules.name,
         groups=list(rules.groups),
         guidelines=rules.guidelines,
         legal_basis=rules.legal_basis,
         kind=rules.kind,
+        question=rules.question,
+        version=version,
+        descriptions=dict(rules.descriptions),
         label_shown=rules.show_label,
         pictures=rules.image_column is not None,
         lease_seconds=rules.lease_seconds,
@@ -176,7 +182,7 @@ def turn(server: Server, who: Anybody, body: Empty) -> TurnBody:
 @router.get("/questions/{question}")
 def question(server: Server, who: Anybody, question: QuestionId) -> Case:
     """The case of one's own question, answered or not."""
-    return _case(server.campaign.own_question(question, name_of(who)))
+    return _case(server.campaign.annotator(name_of(who)).question(question))
 
 
 @router.post("/questions/{question}/answer")
@@ -189,35 +195,35 @@ def answer(server: Server, who: Anybody, question: QuestionId, body: AnswerBody)
 @router.post("/questions/{question}/correction")
 def correction(server: Server, who: Anybody, question: QuestionId, body: AnswerBody) -> AnswerTaken:
     """Replace one's own answer."""
-    given = server.campaign.correct(question, body.answer, annotator=name_of(who), key=_key(who, body.key))
+    given = server.campaign.annotator(name_of(who)).correct(question, body.answer, key=_key(who, body.key))
     return AnswerTaken(receipt=_receipt(given), turn=_turn(server, who))
 
 
 @router.post("/questions/{question}/skip")
 def skip(server: Server, who: Anybody, question: QuestionId, body: Keyed) -> GivenBack:
     """Give a question back for somebody else."""
-    given = server.campaign.skip(question, annotator=name_of(who), key=_key(who, body.key))
+    given = server.campaign.annotator(name_of(who)).skip(question, key=_key(who, body.key))
     return GivenBack(given_back=given, turn=_turn(server, who))
 
 
 @router.post("/undo")
 def undo(server: Server, who: Anybody, body: Keyed) -> Undone:
     """Take back one's last answer or skip."""
-    found = server.campaign.undo(name_of(who), key=_key(who, body.key))
+    found = server.campaign.annotator(name_of(who)).undo(key=_key(who, body.key))
     return Undone(question=_case(found) if found is not None else None, turn=_turn(server, who))
 
 
 @router.get("/answers")
 def answers(server: Server, who: Anybody) -> OwnAnswers:
     """One's own last ten answers."""
-    found = server.campaign.own_answers(name_of(who), 10)
+    found = server.campaign.annotator(name_of(who)).answers(10)
     return OwnAnswers(answers=[Own(**vars(own), editable=True) for own in found])
 
 
 @router.get("/progress")
 def progress(server: Server, who: Anybody) -> ProgressBody:
     """How far one is oneself, and the campaign."""
-    return progress_body(server.campaign.progress(name_of(who)))
+    return progress_body(server.campaign.annotator(name_of(who)).progress())
 
 
 def progress_body(found: Progress) -> ProgressBody:
@@ -235,7 +241,7 @@ def progress_body(found: Progress) -> ProgressBody:
 
 
 def _turn(server: Server, who: Visitor) -> TurnBody:
-    found: Hand = server.campaign.hand(name_of(who), 2)
+    found: Hand = server.campaign.annotator(name_of(who)).hand(2)
     return TurnBody(
         state=found.why,
         questions=[_case(item) for item in found.questions],
@@ -273,7 +279,7 @@ _TYPES: dict[int | str, dict[str, Any]] = {
 @router.get("/questions/{question}/picture", response_class=Response, responses=_TYPES)
 def picture(server: Server, who: Anybody, question: QuestionId) -> Response:
     """The picture of one's own question."""
-    found = server.campaign.own_question(question, name_of(who))
+    found = server.campaign.annotator(name_of(who)).question(question)
     if found.image is None:
         raise Refused(404, "This question has no picture.")
     data = _read(found.image, server.campaign.settings.image_root, server.settings.limits.picture_bytes)

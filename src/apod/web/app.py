@@ -120,7 +120,7 @@ def create_app(campaign: Campaign, settings: ServeSettings | None = None) -> Fas
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
-        campaign.warm()
+        campaign.wake()
         yield
         hub.stop()
         downloads.stop()
@@ -139,7 +139,7 @@ def create_app(campaign: Campaign, settings: ServeSettings | None = None) -> Fas
         settings=settings,
         hub=hub,
         pace=Bucket(limits.requests_per_second, limits.burst),
-        attempts=Attempts(campaign.access, limits),
+        attempts=Attempts(campaign.owner.access, limits),
         cookie=cookie_name(campaign),
         responses=ResponseCache(campaign),
         downloads=downloads,

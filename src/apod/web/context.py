@@ -86,4 +86,7 @@ class ResponseCache:
 
     def _now(self) -> tuple[int, tuple[RefitNews, int]]:
         """The latest event; what was measured last, and when a classifier was built last."""
-        return self._campaign.head(), (self._campaign.refit_news(), self._campaign.noted_at())
+        return self._campaign.head(), (
+            self._campaign.owner.results.refit_news(),
+            self._campaign.owner.results.noted_at(),
+        )

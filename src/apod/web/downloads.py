@@ -60,7 +60,7 @@ class Downloads:
 
     def _state(self, what: What) -> Download:
         found = self._found.get(what, Download())
-        if found.content is not None and found.erased != self._campaign.erased_values():
+        if found.content is not None and found.erased != self._campaign.owner.results.erased_values():
             found = self._found[what] = Download()
         return found
 
@@ -69,8 +69,8 @@ class Downloads:
         with self._lock:
             if self._state(what).state == "running":
                 return self._state(what)
-            erased = self._campaign.erased_values()
-            of, answers = self._campaign.version(), self._campaign.status().answered
+            erased = self._campaign.owner.results.erased_values()
+            of, answers = self._campaign.owner.results.version(), self._campaign.status().answered
             self._found[what] = begun = Download("running", of, erased, answers)
         threading.Thread(target=self._build, args=(what, begun), name=f"apod-{what}", daemon=True).start()
         self._changed()

@@ -98,7 +98,7 @@ class Hub:
 
     async def _welcome(self, who: Visitor) -> bool:
         try:
-            return await asyncio.to_thread(self._campaign.access.good, who.id)
+            return await asyncio.to_thread(self._campaign.owner.access.good, who.id)
         except CampaignError:
             return True  # the database is away: nobody is thrown out for that
 
@@ -120,8 +120,8 @@ class Hub:
         seq, progress = self._campaign.head(), self._seen.progress
         if seq != self._seen.seq:
             progress = self._progress()
-        access = self._campaign.access.marks()
-        return Seen(seq, progress, self._campaign.refit_news(), access, self._downloads)
+        access = self._campaign.owner.access.marks()
+        return Seen(seq, progress, self._campaign.owner.results.refit_news(), access, self._downloads)
 
     def _announce(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()

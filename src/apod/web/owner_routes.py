@@ -7,26 +7,58 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Request
 from fastapi import Path as PathParameter
 from fastapi.responses import Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from apod.audit.estimate import ENOUGH
+from apod.campaign import CampaignSettings
 from apod.campaign.access import OWNER
 from apod.campaign.dashboard import Dashboard
 from apod.campaign.outcomes import Achieved
+from apod.campaign.settings import TEXT_LIMIT
 from apod.web.annotator_routes import Empty, Text
 from apod.web.context import Server
 from apod.web.downloads import FILES, Download, What
 from apod.web.errors import Refused
 from apod.web.security import Owner
 
+LongText = Annotated[str, StringConstraints(max_length=TEXT_LIMIT)]
 AccessId = Annotated[str, PathParameter(pattern=r"^[0-9a-f]{16}$")]
 
 
 class StateBody(BaseModel):
-    """Whether the campaign asks."""
+    """Whether the campaign asks. `finished` ends it; `archived` also ends everybody's access, one's own included."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
-    state: Literal["open", "paused"]
+    state: Literal["open", "paused", "finished", "archived"]
+
+
+class BudgetBody(BaseModel):
+    """How many answers may be asked for in all: the new total."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    budget: int = Field(ge=1, le=1_000_000_000)
+
+
+class RulesBody(BaseModel):
+    """What to change of what annotators are told; what is left out stays, an empty text means none."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    guidelines: LongText | None = None
+    question: LongText | None = None
+    legal_basis: LongText | None = None
+    kind: Literal["self_reported", "records", "perceived"] | None = None
+    descriptions: dict[str, LongText] | None = None
+
+
+class RulesSeen(BaseModel):
+    """What annotators are told."""
+
+    guidelines: str | None
+    question: str | None
+    legal_basis: str | None
+    kind: str
+    descriptions: dict[str, str]
+    columns: list[str]
 
 
 class StateSeen(BaseModel):
@@ -105,22 +137,53 @@ router = APIRouter(tags=["owner"])
 
 @router.put("/state")
 def state(server: Server, who: Owner, body: StateBody) -> StateSeen:
-    """Pause the campaign, or resume it."""
-    server.campaign.pause(body.state == "paused")
+    """Pause the campaign, resume, end or archive it."""
+    owner = server.campaign.owner
+    if body.state == "archived":
+        owner.archive()
+    elif body.state == "finished":
+        owner.finish()
+    else:
+        owner.pause(body.state == "paused")
     return StateSeen(state=server.campaign.progress().phase)
+
+
+@router.put("/budget")
+def budget(server: Server, who: Owner, body: BudgetBody) -> BudgetBody:
+    """Set another budget."""
+    server.campaign.owner.extend(body.budget)
+    return body
+
+
+@router.get("/settings")
+def rules(server: Server, who: Owner) -> RulesSeen:
+    """What annotators are told, as it is now."""
+    return _rules(server.campaign.rules())
+
+
+@router.put("/settings")
+def revise(server: Server, who: Owner, body: RulesBody) -> RulesSeen:
+    """Change what annotators are told; earlier versions stay in the log."""
+    return _rules(server.campaign.owner.revise(**body.model_dump(exclude_none=True)))
+
+
+def _rules(now: CampaignSettings) -> RulesSeen:
+    names = ("guidelines", "question", "legal_basis", "kind")
+    told = {name: getattr(now, name) for name in names}
+    return RulesSeen(**told, descriptions=dict(now.descriptions), columns=list(now.show))
 
 
 @router.put("/operating-point")
 def operating_point(server: Server, who: Owner, body: OperatingPoint) -> Chosen:
     """Choose the point on the curve at which the classifier decides."""
-    server.campaign.choose(body.strength)
-    return Chosen(chosen=server.campaign.chosen())
+    server.campaign.owner.choose(body.strength)
+    return Chosen(chosen=server.campaign.owner.chosen())
 
 
 @router.get("/access")
 def access(server: Server, who: Owner) -> Entries:
     """Links, sessions and tokens; secrets are not among them."""
-    found: list[dict[str, Any]] = [vars(entry) for entry in server.campaign.access.entries()]
+    found: list[dict[str, Any]] = [vars(entry) for entry in server.campaign.owner.access.entries()]
     return Entries(access=[Entry(**entry, current=entry["id"] == who.id) for entry in found])
 
 
@@ -128,7 +191,7 @@ def access(server: Server, who: Owner) -> Entries:
 def invite(request: Request, server: Server, who: Owner, body: Invitation) -> Invited:
     """Make a link for a person, or a token for a program."""
     name = OWNER if body.role == "owner" else body.name
-    made = server.campaign.access.grant(name, body.role, body.what, body.days)
+    made = server.campaign.owner.access.grant(name, body.role, body.what, body.days)
     is_link = body.what == "link"
     link = f"{server.settings.origin_for(request.headers.get('host'))}/enter#{made.token}"
     return Invited(
@@ -142,14 +205,14 @@ def invite(request: Request, server: Server, who: Owner, body: Invitation) -> In
 @router.post("/access/revoke")
 def revoke_name(server: Server, who: Owner, body: Whose) -> Revoked:
     """End everything somebody has."""
-    count = server.campaign.access.revoke_name(body.name)
+    count = server.campaign.owner.access.revoke_name(body.name)
     return Revoked(revoked=count)
 
 
 @router.delete("/access/{id}", status_code=204)
 def revoke(server: Server, who: Owner, id: AccessId) -> None:
     """End a link, a session or a token."""
-    server.campaign.access.revoke(id)
+    server.campaign.owner.access.revoke(id)
 
 
 _BOUND = ("bound", "observed", "sampling_term", "covering_term", "epsilon")
@@ -182,14 +245,14 @@ class DownloadBody(BaseModel):
 @router.get("/dashboard", response_class=Response, responses={200: {"content": {"application/json": {}}}})
 def dashboard(server: Server, who: Owner) -> Response:
     """Everything the dashboard shows but the map."""
-    body = server.responses.get("dashboard", lambda: dashboard_body(server.campaign.dashboard()))
+    body = server.responses.get("dashboard", lambda: dashboard_body(server.campaign.owner.results.dashboard()))
     return Response(body, media_type="application/json")
 
 
 @router.get("/dashboard/map", response_class=Response, responses={200: {"content": {"application/json": {}}}})
 def pool_map(server: Server, who: Owner) -> Response:
     """The pool in two dimensions, and whom we asked."""
-    body = server.responses.get("map", server.campaign.pool_map)
+    body = server.responses.get("map", server.campaign.owner.results.pool_map)
     if body == b"null":
         raise Refused(404, "The map comes with the first model.")
     return Response(body, media_type="application/json")
@@ -199,7 +262,7 @@ def pool_map(server: Server, who: Owner) -> Response:
 def export(server: Server, who: Owner, format: Export) -> Response:
     """All answers that stand, as a file. It holds people's groups."""
     ending, kind = _EXPORTS[format]
-    return _attachment(server.campaign.exported(format), kind, f"answers{ending}")
+    return _attachment(server.campaign.owner.exported(format), kind, f"answers{ending}")
 
 
 @router.get("/downloads/{what}")
@@ -272,5 +335,5 @@ def _outcome(item: Achieved, full: bool) -> dict[str, Any]:
 
 
 def _download(server: Server, what: What, found: Download) -> DownloadBody:
-    stale = found.of is not None and found.of != server.campaign.version()
+    stale = found.of is not None and found.of != server.campaign.owner.results.version()
     return DownloadBody(what=what, state=found.state, answers=found.answers, stale=stale, message=found.message)

@@ -169,7 +169,7 @@ def _holder(request: Request, server: Server, token: str, what: What) -> Visitor
     """Who comes with a token; wrong ones are counted, and refused beyond a limit."""
     address = sender(request, server.settings.proxies)
     server.attempts.check(address, token)
-    found = server.campaign.access.visitor(token, what)
+    found = server.campaign.owner.access.visitor(token, what)
     if found is None:
         server.attempts.count_wrong(address, token)
     return found
@@ -206,6 +206,12 @@ class Me(BaseModel):
     expires_at: str
 
 
+_NEW_LINK = {
+    True: "This link was used before, ran out or was revoked. Make a new one where the campaign lies: apod invite "
+    "CAMPAIGN owner --owner, or start apod serve again.",
+    False: "This link was used before, ran out or was revoked: ask the owner for a new one.",
+}
+
 router = APIRouter(tags=["session"])
 
 
@@ -215,10 +221,10 @@ def enter(request: Request, response: Response, server: Server, body: Entry) -> 
     check_origin(request, server)
     address = sender(request, server.settings.proxies)
     server.attempts.check(address, body.token)
-    session = server.campaign.access.redeem(body.token)
+    session = server.campaign.owner.access.redeem(body.token)
     if session is None:
         server.attempts.count_wrong(address, body.token)
-        raise Refused(401, "This link was used before, ran out or was revoked: ask the owner for a new one.")
+        raise Refused(401, _NEW_LINK[server.campaign.owner.access.role_of(body.token) == "owner"])
     response.set_cookie(
         server.cookie,
         session.token,
@@ -234,7 +240,7 @@ def enter(request: Request, response: Response, server: Server, body: Entry) -> 
 @router.delete("/session", status_code=204)
 def leave(response: Response, server: Server, who: Anybody) -> None:
     """End one's own session."""
-    server.campaign.access.revoke(who.id)
+    server.campaign.owner.access.revoke(who.id)
     response.delete_cookie(server.cookie, path="/", secure=server.settings.secure, httponly=True, samesite="strict")
 
 

@@ -9,6 +9,7 @@ import { Outbox, waitingHere } from "./outbox.js";
 import { answerText, Pad, setSingleKeys } from "./pad.js";
 import { Recent } from "./recent.js";
 import { translate, words } from "./words.js";
+import { markdown } from "./markdown.js";
 
 const TOAST = 3200;
 
@@ -38,7 +39,7 @@ class Page {
     byId("sign-out").addEventListener("click", () => this.signOut());
     byId("open-guidelines").addEventListener("click", () => this.guidelines());
     byId("open-help").addEventListener("click", () => byId("help").showModal());
-    write(byId("guidelines-text"), this.campaign.guidelines ?? words("no_guidelines"));
+    fill(byId("guidelines-text"), markdown(this.campaign.guidelines ?? words("no_guidelines")), columns(this.campaign.descriptions));
     if (this.campaign.legal_basis) write(byId("legal-basis"), words("legal_basis", { basis: this.campaign.legal_basis }));
     byId("recent-box").open = matchMedia("(min-width: 861px)").matches;
     this.helpKeys();
@@ -66,6 +67,15 @@ class Page {
 
   guidelines() {
     byId("guidelines").showModal();
+  }
+
+  /** Guidelines that this browser has not shown yet come first. */
+  guidelinesFirst(me) {
+    const key = `apod.read.${encodeURIComponent(me.campaign)}.${encodeURIComponent(me.name)}`;
+    const version = String(this.campaign.version);
+    if (!this.campaign.guidelines || localStorage.getItem(key) === version) return;
+    byId("guidelines").addEventListener("close", () => localStorage.setItem(key, version), { once: true });
+    this.guidelines();
   }
 
   async signOut() {
@@ -177,6 +187,13 @@ class Page {
   }
 }
 
+/** What the owner says about the columns. */
+function columns(descriptions) {
+  const known = Object.entries(descriptions);
+  if (!known.length) return null;
+  return [el("h3", { text: words("columns_title") }), el("dl", {}, known.map(([name, text]) => [el("dt", { text: name }), el("dd", { text })]).flat())];
+}
+
 /** Who am I, and in which campaign? Waits for the server as long as it takes. */
 async function introduce() {
   for (;;) {
@@ -204,7 +221,9 @@ function refuse(error) {
 translate();
 try {
   const [me, campaign] = await introduce();
-  await new Page(me, campaign).desk.begin();
+  const page = new Page(me, campaign);
+  page.guidelinesFirst(me);
+  await page.desk.begin();
 } catch (error) {
   if (error.status === undefined) throw error;
   refuse(error);

@@ -7,6 +7,7 @@ import { Downloads } from "./downloads.js";
 import { listen } from "./events.js";
 import { Access, drawAnnotators } from "./people.js";
 import { loadPlotly } from "./plots.js";
+import { Rules } from "./rules.js";
 import { ago, decimal, percent, span, strengthText, translate, when, words } from "./words.js";
 
 const TOAST = 3200;
@@ -21,6 +22,7 @@ class Dashboard {
     this.toasting = null;
     this.curve = new Curve((strength) => this.choose(strength));
     this.access = new Access((text) => this.toast(text));
+    this.rules = new Rules((text) => this.toast(text), () => this.load().catch((error) => refuse(error)));
     this.downloads = new Downloads((text) => this.toast(text));
     byId("automatic").addEventListener("click", () => this.choose(null));
     byId("choose-now").addEventListener("click", () => this.build());
@@ -35,7 +37,7 @@ class Dashboard {
     show(byId("sign-out"), true);
     show(byId("main"), true);
     await this.load();
-    await Promise.all([this.access.load(), this.downloads.load()]);
+    await Promise.all([this.access.load(), this.downloads.load(), this.rules.load(this.data.campaign)]);
     listen({
       progress: (news) => this.progressed(news),
       refit: () => this.soon(),

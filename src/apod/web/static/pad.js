@@ -62,7 +62,7 @@ export class Pad {
     ]);
     campaign.groups.slice(0, 9).forEach((group, place) => this.actions.set(String(place + 1), () => acts.answer(group)));
     this.tools = new Map([["g", tools.guidelines], ["?", tools.help]]);
-    write(byId("question"), words(`ask_${campaign.kind}`));
+    write(byId("question"), campaign.question ?? words(`ask_${campaign.kind}`));
     const groups = byId("groups");
     groups.classList.add(...widths(campaign.groups));
     fill(groups, groupButtons(campaign.groups, (group) => this.enabled && acts.answer(group)));

@@ -1,0 +1,84 @@
+"""`apod campaign extend`, `set`, `archive`, ...: what an owner changes while a campaign runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from apod.cli.shared import FILES, JSON, NAME, URL, echo, echo_json, opened_campaign
+from apod.errors import InputError
+
+
+def extend(
+    url: str = URL,
+    budget: int = typer.Option(..., help="How many answers may be asked for in all: the new total."),
+    campaign: str | None = NAME,
+    files: Path | None = FILES,
+    as_json: bool = JSON,
+) -> None:
+    """Give a campaign another budget, the new total; answers so far stay.
+
+    Example: apod campaign extend hiring.db --budget 80
+    """
+    with opened_campaign(url, campaign, files) as opened:
+        opened.owner.extend(budget)
+        found = opened.status()
+    if as_json:
+        echo_json({"budget": found.budget, "answered": found.answered, "remaining": found.remaining})
+        return
+    echo(f"The budget is {found.budget} answers; {found.answered} are in, {found.remaining} can be asked for.")
+
+
+def set_(
+    url: str = URL,
+    guidelines: Path | None = typer.Option(None, exists=True, dir_okay=False, help="A text file, Markdown or plain."),
+    question: str | None = typer.Option(None, help="What annotators are asked; empty: the usual sentence."),
+    legal_basis: str | None = typer.Option(None, help="Why you may ask for this special-category data."),
+    kind: str | None = typer.Option(None, help="Of answers from now on: self_reported, records or perceived."),
+    describe: list[str] = typer.Option([], help='A column and what it means, as age="in years". Repeatable.'),
+    campaign: str | None = NAME,
+    files: Path | None = FILES,
+    as_json: bool = JSON,
+) -> None:
+    """Change what annotators are told; earlier versions stay in the log.
+
+    Example: apod campaign set hiring.db --guidelines guidelines.md --kind records
+    """
+    changes: dict[str, Any] = {"question": question, "legal_basis": legal_basis, "kind": kind}
+    changes["guidelines"] = None if guidelines is None else guidelines.read_text(encoding="utf-8")
+    given = {name: value for name, value in changes.items() if value is not None}
+    with opened_campaign(url, campaign, files) as opened:
+        if describe:
+            given["descriptions"] = {**opened.rules().descriptions, **dict(map(_described, describe))}
+        if not given:
+            raise InputError("Say what to change: --guidelines, --question, --legal-basis, --kind or --describe.")
+        now = opened.owner.revise(**given)
+    if as_json:
+        echo_json({name: getattr(now, name) for name in given})
+        return
+    echo(f"Changed: {', '.join(name.replace('_', ' ') for name in given)}. Annotators see it with their next question.")
+
+
+def archive(
+    url: str = URL,
+    back: bool = typer.Option(False, "--undo", help="List it again; it stays ended."),
+    campaign: str | None = NAME,
+    files: Path | None = FILES,
+) -> None:
+    """End a campaign, end everybody's access, and leave it out of lists; its answers, log and classifier stay.
+
+    Example: apod campaign archive hiring.db
+    """
+    with opened_campaign(url, campaign, files) as opened:
+        opened.owner.archive(not back)
+    done = "listed again; it stays ended" if back else "archived: apod campaign list --all shows it"
+    echo(f"The campaign is {done}.")
+
+
+def _described(text: str) -> tuple[str, str]:
+    column, found, meaning = text.partition("=")
+    if not found:
+        raise InputError(f"{text[:40]!r} describes no column: write column=meaning.")
+    return column.strip(), meaning.strip()
