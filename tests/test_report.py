@@ -394,6 +394,7 @@ def test_a_real_run_writes_only_documented_fields_and_a_whole_page(real_run: Pat
     optional = {
         "answers[].reason.entropy",
         "audit",
+        "criterion.",
         "known_groups",
         "compared",
         "verification.",

@@ -9,27 +9,25 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from apod.audit.sampling import CellPlan, People, Precision, cells_of, check_people, sample_of
+from apod.audit.bounds import Bounds, audited_bounds
+from apod.audit.sampling import CellPlan, People, Precision, cells_of, check_people, group_proxies, sample_of
 from apod.audit.shares import (
     CellAnswers,
     Cells,
     FloatArray,
     Shares,
     classical_difference,
-    components,
-    cross_fitted,
     difference,
     estimate_shares,
 )
 from apod.errors import InputError
+from apod.fairness.impact import impact_intervals, impact_ratios
 from apod.fairness.metrics import RATES
 from apod.fairness.notions import EQUALIZED_ODDS, Notion
 from apod.randomness import generator
+from apod.text import number
 
 DRAWS = 4000
-LEAST_FOR_PROXY = 10
-"""Answers below which no proxy is fitted: it would only add noise."""
-
 LEAST_FOR_POINT = 60
 """Answers drawn at random below which an audit gives intervals and no estimates (docs/audit.md)."""
 
@@ -73,9 +71,11 @@ NOTHING = Estimate(None, None, None)
 class ViewAudit:
     """One set of predictions. Differences: first group minus reference (the last); beyond two groups max - min."""
 
-    groups: Mapping[str, Mapping[str, Estimate]]  # group -> each rate, and `people`: how many of the table are of it
+    groups: Mapping[str, Mapping[str, Estimate]]  # group -> each rate, its impact ratio, `people`: how many are of it
     differences: Mapping[str, Estimate]  # by rate
     gap: Estimate  # by the audit's notion
+    bounds: Bounds  # worst and best case of that gap: nothing is assumed of proxies and of people without an answer
+    by_proxies: float | None  # the gap if the guesses were the groups; None where guesses tell nobody from anybody
     classical: Mapping[str, Estimate]  # differences from the answers alone, for comparison; two groups only
     power: tuple[float, ...]  # how far proxies were used, for label 0 and 1
     residual: tuple[float, ...]  # share of variance they left
@@ -88,6 +88,8 @@ class ViewAudit:
             "groups": {group: _dicts(found) for group, found in self.groups.items()},
             **_differences(self.differences),
             "gap": self.gap.to_dict(),
+            "bounds": self.bounds.to_dict(),
+            "by_proxies": self.by_proxies,
             "classical": {f"{rate}_difference": None for rate in CLASSICAL} | _differences(self.classical),
             "proxy": {"power": list(self.power), "residual": list(self.residual)},
             "cells": {"answers": list(self.answers_per_cell), "people": list(self.people_per_cell)},
@@ -250,24 +252,6 @@ def audit(
     return found if found.drawn >= LEAST_FOR_POINT else found.spans()
 
 
-def group_proxies(
-    people: People, proxies: npt.ArrayLike | None = None, features: npt.ArrayLike | None = None, seed: int = 0
-) -> FloatArray:
-    """(n, g): given, cross-fitted, or the mix of groups among the answers, which tells nobody from anybody."""
-    shape = people.answers.shape
-    if proxies is not None:
-        given = np.asarray(proxies, dtype=np.float64)
-        if given.shape != shape or not ((given >= 0) & (given <= 1)).all():
-            raise InputError(f"Proxies are probabilities, one per person and group: {shape[0]} x {shape[1]} numbers.")
-        return given
-    rows = np.flatnonzero(people.answered)
-    if features is not None and len(rows) >= LEAST_FOR_PROXY:
-        inputs = components(np.asarray(features, dtype=np.float64))
-        return cross_fitted(inputs, rows, people.answers[rows], generator(seed, "audit", "folds"))
-    mix = people.answers[rows].mean(axis=0) if len(rows) else np.full(shape[1], 1 / shape[1])
-    return np.broadcast_to(mix, shape)
-
-
 def cell_shares(people: People, plan: CellPlan, proxies: FloatArray) -> tuple[CellAnswers, Shares]:
     """The answers drawn at random, and what they say of every cell's group shares."""
     sample, means = sample_of(people, plan, proxies)
@@ -291,11 +275,16 @@ class _Auditor:
         drawn = self._draw(shares, "view")
         rates = {rate: cells.rates(notion, drawn)[..., 0, 0, :] for rate, notion in RATES.items()}  # (draws, g)
         counted = rates | {"people": cells.people(drawn).sum(-2)}
+        ratios = self._impact(rates["selection_rate"])
         two = len(self.people.group_names) == 2
         return ViewAudit(
-            groups=self._per_group(counted),
+            groups={
+                group: found | {"impact_ratio": ratios[group]} for group, found in self._per_group(counted).items()
+            },
             differences={rate: self._estimate(difference(values)) for rate, values in rates.items()},
             gap=self._gap(cells, drawn),
+            bounds=audited_bounds(self.notion, self.people, name, self.level),
+            by_proxies=self._by_proxies(plan),
             classical={rate: self._classical(sample, cells, RATES[rate]) for rate in CLASSICAL} if two else {},
             power=tuple(float(shares.power[plan.labels == label][0]) for label in (0, 1)),
             residual=tuple(float(shares.residual[plan.labels == label][0]) for label in (0, 1)),
@@ -355,6 +344,20 @@ class _Auditor:
             group: {name: self._estimate(drawn[..., g]) for name, drawn in values.items()}
             for g, group in enumerate(self.people.group_names)
         }
+
+    def _impact(self, selection: FloatArray) -> dict[str, Estimate]:
+        """Every group's impact ratio from draws of the selection rates (draws, g)."""
+        low, high = impact_intervals(selection, self.level)
+        value = np.clip(impact_ratios(np.median(selection, axis=0)), low, high)
+        ends = zip(self.people.group_names, value, low, high, strict=True)
+        return {group: NOTHING if np.isnan(found).any() else Estimate(*map(float, found)) for group, *found in ends}
+
+    def _by_proxies(self, plan: CellPlan) -> float | None:
+        if np.ptp(self.proxies, axis=0).max() == 0:
+            return None
+        _, means = sample_of(self.people, plan, self.proxies)
+        cells = plan.views[0]
+        return number(float(self.notion.gap(cells.rates(self.notion, means))))
 
     def _estimate(self, drawn: FloatArray, level: float | None = None) -> Estimate:
         if np.isnan(drawn).all():

@@ -13,13 +13,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from apod.audit.shares import CellAnswers, Cells, FloatArray
+from apod.audit.shares import CellAnswers, Cells, FloatArray, components, cross_fitted
 from apod.data.dataset import UNKNOWN, IntArray, check_group_count
 from apod.errors import BudgetError, InputError
 from apod.fairness.counts import binary
 from apod.fairness.notions import EQUALIZED_ODDS, Notion
+from apod.randomness import generator
 
 MOST_PLANNED = 100_000
+LEAST_FOR_PROXY = 10
+"""Answers below which no proxy is fitted: it would only add noise."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,3 +253,21 @@ class Precision:
             middle = (low + high) // 2
             low, high = (low, middle) if self.half_widths(middle).max() <= within else (middle, high)
         return high
+
+
+def group_proxies(
+    people: People, proxies: npt.ArrayLike | None = None, features: npt.ArrayLike | None = None, seed: int = 0
+) -> FloatArray:
+    """(n, g): given, cross-fitted, or the mix of groups among the answers, which tells nobody from anybody."""
+    shape = people.answers.shape
+    if proxies is not None:
+        given = np.asarray(proxies, dtype=np.float64)
+        if given.shape != shape or not ((given >= 0) & (given <= 1)).all():
+            raise InputError(f"Proxies are probabilities, one per person and group: {shape[0]} x {shape[1]} numbers.")
+        return given
+    rows = np.flatnonzero(people.answered)
+    if features is not None and len(rows) >= LEAST_FOR_PROXY:
+        inputs = components(np.asarray(features, dtype=np.float64))
+        return cross_fitted(inputs, rows, people.answers[rows], generator(seed, "audit", "folds"))
+    mix = people.answers[rows].mean(axis=0) if len(rows) else np.full(shape[1], 1 / shape[1])
+    return np.broadcast_to(mix, shape)

@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 
 from apod.audit.asked import filled, ids_of, people_to_ask, read_answers, read_numbers, shown_columns
-from apod.audit.estimate import Audit, audit, cell_shares, group_proxies
-from apod.audit.sampling import CellPlan, People, allocate, cells_of, check_people, draw_people
+from apod.audit.estimate import Audit, audit, cell_shares
+from apod.audit.sampling import CellPlan, People, allocate, cells_of, check_people, draw_people, group_proxies
 from apod.audit.shares import FloatArray
 from apod.data.columns import Labels, read_features
 from apod.data.dataset import UNKNOWN, IntArray

@@ -11,6 +11,7 @@ import typer
 
 from apod.cli.shared import DECIMAL, ENCODING, SEP, echo, echo_json, numbers, words
 from apod.errors import ApodError, InputError
+from apod.fairness.criterion import parse_criterion
 from apod.method.settings import SHARED, Settings, settings_from
 
 if TYPE_CHECKING:
@@ -48,6 +49,9 @@ def run(
     encoding: str | None = ENCODING,
     verify_share: float = typer.Option(
         0.0, help="Share of the budget, up to 0.33, kept to try a correction on people whose decision it changes."
+    ),
+    criterion: str | None = typer.Option(
+        None, help='What must hold at the end, fixed before the first answer: "gap:sex <= 0.05", "accuracy >= 0.8".'
     ),
     *,
     settings: Mapping[str, Any],
@@ -93,9 +97,12 @@ def run(
     from apod.cli.progress import TerminalListener
     from apod.run import run_experiment
     from apod.run.correction import without_score
-    from apod.run.files import write_outcome
+    from apod.run.files import fix_criterion, write_outcome
     from apod.run.record import compared
 
+    if criterion is not None:
+        parse_criterion(criterion).check_attribute(data.attribute)
+    fixed = fix_criterion(folder, criterion, resume)
     listener = TerminalListener(quiet=annotator is not None)
     try:
         with listener:
@@ -112,6 +119,7 @@ def run(
                 audit_share=audit_share,
                 verify_share=verify_share,
                 score=score,
+                criterion=fixed,
             )
             if against is not None:
                 listener.stage(f"The same people with the preset {compare}")

@@ -66,6 +66,7 @@ class Dataset:
     own: bool = False  # a user's file: its name says nothing and must change no random draw
     known: IntArray | None = None  # (n,) groups the user hands in, which cost nothing; UNKNOWN: may be asked about
     embedded: bool = False  # the features are an embedding, as given
+    attribute: str = "group"  # what the groups are values of
 
     def __len__(self) -> int:
         return len(self.labels)

@@ -185,6 +185,7 @@ class TableDataset(NamedDataset):
             label_names=self.label_names,
             task=self.task,
             notes=self.notes,
+            attribute=self.group,
         )
 
     def _pinned(self) -> list[str]:

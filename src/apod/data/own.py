@@ -90,6 +90,7 @@ class Understood:
             task=OWN_TASK,
             notes=self.notes,
             known=None if self.said.known is None else self.groups,
+            attribute=self.said.recorded or Dataset.attribute,
         )
 
 

@@ -14,8 +14,10 @@ import numpy as np
 
 from apod import __version__
 from apod.audit.estimate import ENOUGH
+from apod.data.blocks import is_large
 from apod.data.dataset import UNKNOWN, Dataset, IntArray, check_group_count
 from apod.errors import InputError
+from apod.fairness.criterion import FixedCriterion, parse_criterion
 from apod.files import digest
 from apod.method.algorithm1 import Answered, Answers, run_rounds
 from apod.method.annotators import Annotator, Interview, RecordedGroups
@@ -25,7 +27,7 @@ from apod.report.run_page import SCHEMA_VERSION
 from apod.run.approach import Approach, Finished, Recorder, answers_notes, measured
 from apod.run.checkpoint import Checkpoint, Sizes, data_fingerprint, fingerprint
 from apod.run.correction import CorrectionOfModel
-from apod.run.record import Audited, audited
+from apod.run.record import Audited, Measured, audited
 
 if TYPE_CHECKING:
     from apod.method.prepare import Prepared
@@ -93,6 +95,7 @@ def run_experiment(
     verify_share: float = 0.0,
     prepared: Prepared | None = None,
     score: str | None = None,
+    criterion: FixedCriterion | None = None,
 ) -> Outcome:
     """Run Algorithm 1 until the budget is spent and report on the test part.
 
@@ -101,11 +104,15 @@ def run_experiment(
     kept for people of the test part, drawn at random when all else is done: what can be said without records.
     With `verify_share` that share of the budget is kept to try a correction on people whose decision it changes.
     `score` names the column that holds the scores of the model to correct; by default one is fitted. `prepared` saves
-    pre-training where the same dataset, settings of the body and seed were prepared before.
+    pre-training where the same dataset, settings of the body and seed were prepared before. `criterion` was fixed
+    before (`apod.run.files.fix_criterion`) and stands in the result as it was.
     """
     listener, watch = listener or Listener(), Stopwatch()
     plan = _check(dataset, settings, budget, (audit_share, verify_share), annotator, score)
     facts = _facts(dataset, settings, plan, seed, (audit_share, verify_share), score)
+    if criterion is not None:
+        parse_criterion(criterion.text).check_attribute(dataset.attribute)
+        facts["criterion"] = criterion.text
     with blas_on_one_thread if settings.corrects else one_thread():  # the same sums on every machine
         approach = _approach(dataset, settings, plan.training, seed, listener, watch, prepared, score)
         known, closed = _known(dataset, approach.split.train, annotator)
@@ -125,6 +132,7 @@ def run_experiment(
             verifying = Interview(answer, dataset.group_names, both, heard, keep)
             recorder.take_verifying(approach.verify(plan.verify, verifying, [*handed_in.rows, *blank]))
         outcome = _finish(approach, recorder, facts | {"preset": preset}, watch)
+        outcome.result["criterion"] = None if criterion is None else criterion.to_dict()
         if plan.verify and outcome.result["verification"] is None:
             outcome.result["notes"].append(
                 f"There was no correction to verify: {plan.verify} answers were not asked for."
@@ -306,6 +314,7 @@ def _finish(approach: Approach, recorder: Recorder, facts: dict[str, Any], watch
             "rows": len(dataset),
             "base_rate": float(dataset.labels.mean()),
             "features": [str(name) for name in dataset.features.columns],
+            "key": dataset.key,
         },
         "dataset": dataset.name,
         "preset": facts["preset"],
@@ -316,6 +325,7 @@ def _finish(approach: Approach, recorder: Recorder, facts: dict[str, Any], watch
         "budget": facts["budget"],
         **({"known_groups": approach.mitigation.answers[0].handed_in} if dataset.known is not None else {}),
         "label_names": list(dataset.label_names),
+        "attribute": dataset.attribute,
         "group_names": list(dataset.group_names),
         "reference": dataset.group_names[-1],
         "metric": dataset.task.metric,
@@ -330,12 +340,23 @@ def _finish(approach: Approach, recorder: Recorder, facts: dict[str, Any], watch
         "classifier": None,  # until its file is written
         "differences": reported.differences(before, after),
         "changes": reported.changes(before, after),
+        "joint_counts": reported.joint(before, after),
+        "by_guess": _by_guess(approach, finished, reported),
         "rounds": recorder.rounds,
         "answers": recorder.answers[finished.trajectory],
         "trajectories": _by_strength(approach, recorder),
         "timing": watch.report(),
     }
     return Outcome(result, approach, finished)
+
+
+def _by_guess(approach: Approach, finished: Finished, reported: Measured) -> dict[str, float | None]:
+    """What the guesses alone would say of the gaps on the test part: no answer corrects them there."""
+    if is_large(len(approach.dataset)):
+        return {"base": None, "selected": None}
+    guessed = approach.guessed_groups(finished.trajectory)
+    places = (("base", 0), ("selected", finished.selected))
+    return {name: reported.by_guess(finished.decided[place], guessed) for name, place in places}
 
 
 def _by_strength(approach: Approach, recorder: Recorder) -> dict[str, list[dict[str, Any]]] | None:

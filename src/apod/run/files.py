@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +12,13 @@ import numpy.typing as npt
 import pandas as pd
 
 from apod.data.dataset import UNKNOWN
+from apod.errors import InputError
+from apod.fairness.criterion import FixedCriterion, parse_criterion
 from apod.files import write_private
 from apod.randomness import generator
 from apod.report import render_report
 from apod.report.points import AskedPoint, Map, Pictures, Plane, Surface
+from apod.report.run_page import SCHEMA_VERSION
 from apod.run.experiment import Outcome, run_experiment
 
 Floats = npt.NDArray[np.float64]
@@ -128,6 +132,28 @@ def _positive(outcome: Outcome, place: int, grid_x: Floats, grid_y: Floats) -> F
 
 
 CLASSIFIER = "classifier.apod"
+RESULT = "result.json"
+
+
+def fix_criterion(folder: Path, text: str | None, resume: bool) -> FixedCriterion | None:
+    """Write the acceptance criterion to result.json before the first answer; of a resumed run, the one fixed then.
+
+    InputError where it cannot be read, or where a run that has begun has another one.
+    """
+    wanted = None if text is None else parse_criterion(text).text
+    if resume and (folder / RESULT).exists():
+        fixed = json.loads((folder / RESULT).read_text(encoding="utf-8")).get("criterion")
+        if wanted not in (None, fixed and fixed["text"]):
+            was = f"is {fixed['text']!r}, fixed {fixed['fixed_at']}" if fixed else "was begun without one"
+            raise InputError(f"The criterion of the run in {folder} {was}: leave --criterion out, or begin a new run.")
+        return FixedCriterion(**fixed) if fixed else None
+    if wanted is None:
+        return None
+    found = FixedCriterion(wanted, datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC"))
+    begun = {"schema_version": SCHEMA_VERSION, "finished": False, "criterion": found.to_dict()}
+    folder.mkdir(parents=True, exist_ok=True)
+    write_private(folder / RESULT, (json.dumps(begun, indent=1) + "\n").encode())
+    return found
 
 
 def write_outcome(outcome: Outcome, folder: Path) -> Path:
@@ -151,4 +177,4 @@ def _write_classifier(outcome: Outcome, path: Path) -> None:
 
 
 def _write_result(outcome: Outcome, folder: Path) -> None:
-    write_private(folder / "result.json", (json.dumps(outcome.result, indent=1, allow_nan=False) + "\n").encode())
+    write_private(folder / RESULT, (json.dumps(outcome.result, indent=1, allow_nan=False) + "\n").encode())

@@ -26,6 +26,7 @@ from apod.fairness.metrics import (
     group_counts,
     metric_table,
     paired_bootstrap,
+    soft_group_counts,
 )
 from apod.fairness.notions import Notion, count_events
 from apod.method.algorithm1 import Answered, Answers, Question
@@ -86,14 +87,8 @@ class Measured:
     def metrics(self, decided: BoolArray) -> list[dict[str, Any]]:
         """The METRICS object of decisions (K, n), with bootstrap intervals, one each."""
         counts, names = self._counts(decided), self.dataset.group_names
-        entries = []
-        for k in range(len(decided)):
-            one = Metrics.from_counts(counts[k], names, self.notion, warn=False)
-            # the same draws for every row: equal decisions have equal intervals
-            rng = generator(self.seed, "bootstrap", self.dataset.key)
-            intervals = _widened(bootstrap(counts[k], rng, self.notion), counts[k], self.notion, rng)
-            entries.append({**one.to_dict(), "intervals": _intervals(intervals, names)})
-        return entries
+        found = [metrics_entry(counts[k], names, self.notion, self.seed, self.dataset.key) for k in range(len(decided))]
+        return [{**one.to_dict(), "intervals": named_intervals(spans, names)} for one, spans in found]
 
     def differences(self, before: BoolArray, after: BoolArray) -> dict[str, list[float | None]]:
         """Intervals of after minus before on the same people, which two separate intervals would make far too wide."""
@@ -110,6 +105,19 @@ class Measured:
         names = ("accuracy", "balanced_accuracy", "gap")
         return {name: [number(float(intervals[name].low)), number(float(intervals[name].high))] for name in names}
 
+    def joint(self, before: BoolArray, after: BoolArray) -> dict[str, Any]:
+        """People by label, decision before and decision after (2, 2, 2): per recorded group, and without one."""
+        dataset, rows = self.dataset, self.rows
+        code = ((dataset.groups[rows] + 1) * 2 + dataset.labels[rows]) * 4 + 2 * before + after
+        groups = len(dataset.group_names)
+        unknown, *known = np.bincount(code, minlength=8 * (groups + 1)).reshape(groups + 1, 2, 2, 2).tolist()
+        return {"groups": dict(zip(dataset.group_names, known, strict=True)), "unknown": unknown}
+
+    def by_guess(self, decided: BoolArray, guessed: npt.NDArray[np.float64]) -> float | None:
+        """The gap of decisions (n,) if everybody's groups were as guessed, (n, G)."""
+        counts = soft_group_counts(self.dataset.labels[self.rows], decided, guessed)
+        return number(float(metric_table(self.notion)["gap"](counts)))
+
     def changes(self, before: BoolArray, after: BoolArray) -> dict[str, Any]:
         """Whose decision is another one, per recorded group and direction."""
         recorded = self.dataset.groups[self.rows]
@@ -123,6 +131,16 @@ class Measured:
                 "to_negative": int((inside & flipped & before).sum()),
             }
         return {"total": int(flipped.sum()), "share": float(flipped.mean()), "groups": groups}
+
+
+def metrics_entry(
+    counts: GroupCounts, names: Sequence[str], notion: Notion, seed: int, key: str
+) -> tuple[Metrics, dict[str, Interval]]:
+    """Metrics and 95 % intervals of one classifier's counts, as every run reports them."""
+    # the same draws for every classifier: equal decisions have equal intervals
+    rng = generator(seed, "bootstrap", key)
+    spans = _widened(bootstrap(counts, rng, notion), counts, notion, rng)
+    return Metrics.from_counts(counts, names, notion, warn=False), spans
 
 
 def subgroups(
@@ -202,7 +220,9 @@ def _widened(
     return found
 
 
-def _intervals(intervals: dict[str, Interval], names: Sequence[str]) -> dict[str, Any]:
+def named_intervals(intervals: dict[str, Interval], names: Sequence[str]) -> dict[str, Any]:
+    """Intervals as result.json has them."""
+
     def pair(name: str, *place: int) -> list[float | None]:
         interval = intervals[name]
         return [number(interval.low[place]), number(interval.high[place])]
