@@ -21,7 +21,7 @@ LAYERS: list[set[str]] = [
     {"models"},
     {"method", "audit"},
     {"campaign", "classifier"},
-    {"web", "bench", "report", "run"},
+    {"web", "bench", "evidence", "report", "run"},
     {"cli", "testing"},
 ]
 """From the bottom up: folders of src/apod, and the few flat modules. Each imports from its own row or below."""

@@ -24,6 +24,7 @@ from apod.data.files import read_table
 from apod.data.own import Problems, read_groups, read_labels, require_column
 from apod.data.text_files import RECOGNISED, Dialect
 from apod.errors import InputError
+from apod.fairness.counts import joint_counts
 from apod.fairness.notions import EQUALIZED_ODDS, Notion
 from apod.files import digest
 from apod.randomness import generator
@@ -127,6 +128,11 @@ class AuditTable:
             for code, name in enumerate(self.group_names)
         }
 
+    def joint(self) -> dict[str, Any]:
+        """People by told group, label and both decisions; of one set of predictions, twice the same."""
+        first, last = (list(self.predictions.values())[place] for place in (0, -1))
+        return joint_counts(self.labels, first, last, self.groups, self.group_names)
+
     def _shares(self, people: People, plan: CellPlan) -> FloatArray:
         """The group shares a draw is planned with: what is known by now, even shares at the start."""
         g = len(self.group_names)
@@ -217,6 +223,7 @@ def _described(
         "base_rate": float(labels.codes.mean()),
         "features": features,
         "fingerprint": digest(json.dumps(list(kept.columns)), cells, size=8),
+        "attribute": said.group,
     }
 
 

@@ -15,6 +15,7 @@ from apod.cli.audit import audit
 from apod.cli.bench import bench, figures, select
 from apod.cli.campaign import add_commands
 from apod.cli.data import check, datasets
+from apod.cli.evidence import verify
 from apod.cli.run import predict, run
 from apod.cli.serve import add_commands as add_web_commands
 from apod.cli.shared import echo, offers_settings
@@ -45,7 +46,7 @@ def build_app() -> typer.Typer:
         pretty_exceptions_enable=False,
     )
     app.callback()(_options)
-    for command in (offers_settings(run), predict, check, datasets, bench, figures, select, audit):
+    for command in (offers_settings(run), predict, check, datasets, bench, figures, select, audit, verify):
         app.command()(command)
     add_commands(app)
     add_web_commands(app)

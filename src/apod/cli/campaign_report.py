@@ -109,6 +109,11 @@ def show_audit(found: dict[str, Any], point: dict[str, Any] | None) -> None:
 def report(
     url: str = URL,
     out: Path | None = typer.Option(None, help="Folder of report.html and report.json (default: NAME-report)."),
+    evidence: Path | None = typer.Option(
+        None, help="Write evidence for an auditor to this folder instead; of a run's folder or an audit's JSON too."
+    ),
+    system: str = typer.Option("not stated", help="With --evidence: the system that decides, and what for."),
+    decided_by: str = typer.Option("not stated", help="With --evidence: who decided on its use and threshold."),
     campaign: str | None = NAME,
     files: Path | None = FILES,
     as_json: bool = JSON,
@@ -116,7 +121,15 @@ def report(
     """Write the report: before and after per group from the audit answers, whom we asked, how many more to ask.
 
     Example: apod report hiring.db --out report
+
+    Example: apod report out/adult --evidence evidence
     """
+    if evidence is not None:
+        from apod.cli.evidence import write_evidence_of
+        from apod.evidence.sources import Stated
+
+        write_evidence_of(url, evidence, Stated(system, decided_by))
+        return
     from apod.files import write_private
     from apod.report.campaign_facts import campaign_facts
     from apod.report.campaign_page import render_campaign

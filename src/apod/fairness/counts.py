@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,6 +92,20 @@ def group_counts(y_true: npt.ArrayLike, y_pred: npt.ArrayLike, groups: npt.Array
     for index in np.ndindex(batch):  # a row's codes stay in cache; one bincount of everything is no faster
         cells[index] = np.bincount(base[index] + predicted[index], minlength=size)
     return GroupCounts(np.roll(cells.reshape(*batch, n_groups + 1, 2, 2), -1, axis=-3))
+
+
+def joint_counts(
+    y_true: npt.NDArray[Any],
+    before: npt.NDArray[Any],
+    after: npt.NDArray[Any],
+    groups: npt.NDArray[Any],
+    group_names: Sequence[str],
+) -> dict[str, Any]:
+    """People by label and two decisions, nested lists [label][before][after]: per group, and of those without one."""
+    code = ((groups + 1) * 2 + y_true) * 4 + 2 * before + after
+    count = len(group_names) + 1
+    unknown, *known = np.bincount(code, minlength=8 * count).reshape(count, 2, 2, 2).tolist()
+    return {"groups": dict(zip(group_names, known, strict=True)), "unknown": unknown}
 
 
 def soft_group_counts(y_true: npt.ArrayLike, y_pred: npt.ArrayLike, p_group: npt.ArrayLike) -> GroupCounts:

@@ -33,6 +33,9 @@ def audit_facts(table: AuditTable, found: Audit, within: float) -> dict[str, Any
         "table": dict(table.described),
         **found.to_dict(),
         "told": table.told(),
+        "joint_counts": table.joint(),
+        "drawn_alike": table.probability is None,
+        "seed": table.seed,
         "needed": {str(within): found.precision.needed(within)},
     }
 

@@ -17,6 +17,7 @@ from apod.audit import allocate, audit, draw_people
 from apod.audit.sampling import cells_of, check_people
 from apod.data.dataset import UNKNOWN, Dataset
 from apod.errors import BudgetError
+from apod.fairness.counts import joint_counts
 from apod.fairness.metrics import (
     RATES,
     GroupCounts,
@@ -106,12 +107,9 @@ class Measured:
         return {name: [number(float(intervals[name].low)), number(float(intervals[name].high))] for name in names}
 
     def joint(self, before: BoolArray, after: BoolArray) -> dict[str, Any]:
-        """People by label, decision before and decision after (2, 2, 2): per recorded group, and without one."""
+        """People by recorded group, label and both decisions."""
         dataset, rows = self.dataset, self.rows
-        code = ((dataset.groups[rows] + 1) * 2 + dataset.labels[rows]) * 4 + 2 * before + after
-        groups = len(dataset.group_names)
-        unknown, *known = np.bincount(code, minlength=8 * (groups + 1)).reshape(groups + 1, 2, 2, 2).tolist()
-        return {"groups": dict(zip(dataset.group_names, known, strict=True)), "unknown": unknown}
+        return joint_counts(dataset.labels[rows], before, after, dataset.groups[rows], dataset.group_names)
 
     def by_guess(self, decided: BoolArray, guessed: npt.NDArray[np.float64]) -> float | None:
         """The gap of decisions (n,) if everybody's groups were as guessed, (n, G)."""
