@@ -13,12 +13,14 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from apod import APODClassifier
-from apod.data import UNKNOWN, Dataset, make_example, split_rows
+from apod.data import UNKNOWN, Dataset, blocks, make_example, split_rows
+from apod.data.embeddings import load_embedded
+from apod.data.own import FileColumns
 from apod.errors import CheckpointError, InputError
 from apod.fairness.metrics import evaluate
 from apod.method.settings import Settings
 from apod.report import render_report
-from apod.run import Listener, Outcome, run_experiment
+from apod.run import Listener, Outcome, correction, run_experiment
 from apod.run.correction import CorrectionOfModel
 from apod.run.files import write_outcome
 
@@ -309,3 +311,39 @@ def test_a_share_to_verify_by_that_cannot_be_is_one_line(
 ) -> None:
     with pytest.raises(InputError, match=message):
         run_experiment(people, settings, budget=BUDGET, verify_share=share)
+
+
+@pytest.fixture
+def large(people: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Dataset:
+    """The people as a matrix on disk, of which a run takes but a few."""
+    monkeypatch.setattr(blocks, "LARGE", 500)
+    monkeypatch.setattr(correction, "LARGE_PARTS", (120, 80, 100))
+    np.save(tmp_path / "m.npy", people.features.to_numpy(dtype=np.float32))
+    np.save(tmp_path / "y.npy", people.labels)
+    np.save(tmp_path / "g.npy", np.array(people.group_names)[people.groups])
+    beside = FileColumns(str(tmp_path / "y.npy"), sensitive=str(tmp_path / "g.npy"))
+    return load_embedded(tmp_path / "m.npy", beside)
+
+
+def test_of_a_large_matrix_on_disk_a_few_are_drawn_and_the_classifier_decides_about_all(
+    large: Dataset, tmp_path: Path
+) -> None:
+    outcome = run_experiment(large, SETTINGS, seed=1, budget=BUDGET)
+    result, whole = outcome.result, split_rows(large.key, len(large), large.task.split, 1)
+    assert (result["n_train"], result["n_validation"], result["n_test"]) == (120, 80, 100)
+    split = outcome.approach.split
+    for part in ("train", "validation", "test"):
+        assert np.isin(getattr(split, part), getattr(whole, part)).all()
+    assert {answer["row"] for answer in result["answers"]} <= set(split.train.tolist())
+    assert any("drawn at random to train on" in note for note in result["notes"])
+    write_outcome(outcome, tmp_path / "out")
+    loaded = APODClassifier.load(tmp_path / "out" / "classifier.apod")
+    assert len(loaded.predict(np.load(tmp_path / "m.npy"))) == len(large)
+
+
+def test_groups_that_are_handed_in_stay_in_the_training_part_of_a_large_pool(large: Dataset) -> None:
+    train = split_rows(large.key, len(large), large.task.split, 1).train
+    known = np.full(len(large), UNKNOWN)
+    known[train[::3]] = large.groups[train[::3]]
+    outcome = run_experiment(replace(large, known=known), SETTINGS, seed=1, budget=0)
+    assert outcome.result["known_groups"] == len(train[::3])

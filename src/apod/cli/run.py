@@ -140,9 +140,7 @@ def run(
 
 
 def for_matrix(name: str, given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The settings given, for a .npy matrix: its columns are embeddings, and very many rows need heads."""
-    from apod.data.arrays import open_parts
-    from apod.data.blocks import LARGE, is_large
+    """The settings given, for a .npy matrix: its columns are embeddings."""
     from apod.data.embeddings import is_matrix
 
     if not is_matrix(Path(name)):
@@ -151,11 +149,7 @@ def for_matrix(name: str, given: Mapping[str, Any]) -> Mapping[str, Any]:
         raise InputError(f"A .npy matrix holds embeddings already: leave out --body {given['body']}.")
     if given["preset"] != "default" or "body" in given:
         return {**given, "body": "precomputed"}
-    if not is_large(len(open_parts(Path(name)))):
-        return given
-    said = f"More than {LARGE:,} rows: heads are trained on the embeddings (--body precomputed), no model is corrected."
-    echo(said, err=True)
-    return {**given, "body": "precomputed"}
+    return given
 
 
 def _load(

@@ -79,7 +79,7 @@ class Dataset:
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Row indices of the three parts; disjoint, sorted, together all rows."""
+    """Row indices of the three parts; disjoint, sorted, together all rows unless `drawn_parts` left some out."""
 
     train: IntArray
     validation: IntArray
@@ -91,6 +91,17 @@ def split_rows(name: str, n: int, fractions: tuple[float, float, float], seed: i
     order = generator(seed, "split", name).permutation(n)
     first, second = int(n * fractions[0]), int(n * fractions[0]) + int(n * fractions[1])
     return Split(np.sort(order[:first]), np.sort(order[first:second]), np.sort(order[second:]))
+
+
+def drawn_parts(split: Split, most: tuple[int, int, int], seed: int, name: str, keep: IntArray | None = None) -> Split:
+    """At most so many people of each part, drawn at random by seed and dataset name; `keep` stay in training."""
+    drawn = []
+    for part, rows, size in zip(("training", "validation", "test"), vars(split).values(), most, strict=True):
+        rng = generator(seed, "part of a large pool", part, name)
+        drawn.append(rows if len(rows) <= size else np.sort(rng.choice(rows, size, replace=False)))
+    if keep is not None:
+        drawn[0] = np.union1d(drawn[0], np.intersect1d(split.train, keep))
+    return Split(*drawn)
 
 
 def check_parts(dataset: Dataset, split: Split) -> None:

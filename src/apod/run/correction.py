@@ -13,7 +13,8 @@ import pandas as pd
 
 from apod.classifier import APODClassifier
 from apod.classifier.deployment import classifier_of
-from apod.data.dataset import UNKNOWN, Dataset, IntArray, Split, check_parts, split_rows
+from apod.data.blocks import LARGE, is_large
+from apod.data.dataset import UNKNOWN, Dataset, IntArray, Split, check_parts, drawn_parts, split_rows
 from apod.data.own import require_column
 from apod.errors import InputError
 from apod.fairness.notions import find_notion
@@ -34,6 +35,9 @@ from apod.run.checkpoint import Checkpoint
 from apod.run.record import VERIFYING
 from apod.text import number
 
+LARGE_PARTS = (100_000, 50_000, 200_000)
+"""Of a pool above `blocks.LARGE` rows so many people are drawn to train on, to judge on and to report on: the sampling
+error of a gap among them is far below what any number of answers leaves open."""
 MOST_PLACES = 10
 MOST_LOST = 0.05
 """Places of the path that lose more accuracy than this are of no use to anybody, and not reported."""
@@ -50,7 +54,7 @@ class CorrectionOfModel:
     def __init__(self, dataset: Dataset, settings: Settings, seed: int, score: str | None = None) -> None:
         """`score`: the column of the features that holds the scores of a model to keep; by default one is fitted."""
         self.settings, self._seed = settings, seed
-        self.split: Split = split_rows(dataset.key, len(dataset), dataset.task.split, seed)
+        self.split: Split = _split(dataset, seed)
         check_parts(dataset, self.split)
         self.dataset = dataset if score is None else without_score(dataset, score)
         self.fitted: Fitted = _fit(dataset, self.split.train, settings, seed, score)
@@ -285,6 +289,13 @@ class CorrectionOfModel:
         unseen = ", ".join(names[code] for code in unseen_groups(self, 0))
         if unseen:
             notes.append(f"Nobody of {unseen} was found by the answers: what is said of them is assumed, not known.")
+        if is_large(len(self.dataset)):
+            sizes = (len(rows) for rows in (self.split.train, self.split.validation, self.split.test))
+            train, validation, test = sizes
+            notes.append(
+                f"Of {len(self.dataset):,} people {train:,} were drawn at random to train on and to ask about, "
+                f"{validation:,} to judge on and {test:,} to report on: there are more than {LARGE:,}."
+            )
         if self._score is not None:
             notes.append(
                 f"The column {self._score!r} holds the model's scores. They should be of people whom the model was "
@@ -332,6 +343,15 @@ class CorrectionOfModel:
     def randomly(self, place: int) -> Settings:
         """The same with random questions."""
         return replace(self.settings, selector="random")
+
+
+def _split(dataset: Dataset, seed: int) -> Split:
+    """The three parts; of a large pool so many of each as a correction needs, with everybody whose group is known."""
+    split = split_rows(dataset.key, len(dataset), dataset.task.split, seed)
+    if not is_large(len(dataset)):
+        return split
+    known = None if dataset.known is None else np.flatnonzero(dataset.known != UNKNOWN)
+    return drawn_parts(split, LARGE_PARTS, seed, dataset.key, known)
 
 
 def without_score(dataset: Dataset, score: str) -> Dataset:
