@@ -145,3 +145,11 @@ sys.exit("torch" in sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_three_modules_of_five_have_a_test_file_of_their_name() -> None:
+    tests = Path(__file__).parent
+    modules = [path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py") if not path.name.startswith("__")]
+    modules = [path for path in modules if "migrations" not in path.parts]
+    named = [path for path in modules if (tests / path.with_name(f"test_{path.name}")).is_file()]
+    assert len(named) >= 0.6 * len(modules), f"{len(named)} of {len(modules)}"

@@ -35,11 +35,11 @@ MODULES = {
     "apod.fairness.notions": ["fairness/test_notions.py"],
     "apod.method.penalty": ["method/test_penalty.py"],
     "apod.method.posterior": ["method/test_posterior.py", "method/test_proxy_posterior.py"],
-    "apod.method.sampler": ["method/test_gibbs.py"],
+    "apod.method.sampler": ["method/test_sampler.py"],
     "apod.method.correction_choice": ["method/test_judgement.py", "method/test_correction_choice.py"],
     "apod.heads.correction": ["heads/test_correction.py"],
-    "apod.campaign.state": ["campaign/test_contract.py", "campaign/test_handing.py"],
-    "apod.campaign.answering": ["campaign/test_contract.py", "campaign/test_handing.py", "campaign/test_exchange.py"],
+    "apod.campaign.state": ["campaign/test_contract.py", "campaign/test_annotator.py"],
+    "apod.campaign.answering": ["campaign/test_contract.py", "campaign/test_annotator.py", "campaign/test_transfer.py"],
 }
 """The most important modules and their own tests, below tests/."""
 

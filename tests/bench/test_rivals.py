@@ -7,8 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from bench_units import runs_of, unit_of
-from test_bench_baselines import advance, spurious
+from bench_units import advance, runs_of, spurious, unit_of
 
 from apod.bench.arm import Arm, Unit
 from apod.bench.arms import ARMS, GroupDroArm, PodAllArm, PodArm

@@ -24,6 +24,7 @@ from apod.campaign.formats import Record
 from apod.campaign.transfer import records
 from apod.testing import Place
 from apod.testing.engines import Workshop, answer_all, pool
+from support import SUPPORT
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +62,7 @@ def run_killed(place: Place, tmp_path: Path, kills: int, budget: int) -> Fire:
     job |= {name: str(tmp_path / name) for name in ("acknowledged", "publishing", "published", "lives")}
     job["share"] = budget // (kills + 1)  # of the answers: all lives together must not spend the budget too early
     done = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("crash_nursery.py")), json.dumps(job)],
+        [sys.executable, str(SUPPORT / "crash_nursery.py"), json.dumps(job)],
         capture_output=True,
         text=True,
         check=False,

@@ -24,9 +24,9 @@ from apod.campaign.errors import CampaignError, FileDamaged, NotFound, SchemaErr
 from apod.errors import ApodError, BudgetError, InputError
 from apod.testing import Place
 from apod.testing.engines import GROUPS, Workshop, answer_all, group_of, pool
+from support import SUPPORT
 from support.postgres import ThrowawayPostgres
 
-HERE = Path(__file__).parent
 NOBODY = pwd.getpwnam("nobody")
 
 
@@ -65,7 +65,7 @@ def test_a_full_disk_is_said_and_loses_nothing(on_sqlite: Workshop) -> None:
 def test_no_room_for_the_matrices_leaves_no_campaign_and_no_file(tmp_path: Path) -> None:
     script = f"""
         import resource, sys
-        sys.path.insert(0, {str(HERE)!r})
+        sys.path.insert(0, {str(SUPPORT)!r})
         import numpy as np
         from apod.campaign import Campaign
         from apod.errors import ApodError
@@ -96,7 +96,7 @@ def test_a_database_that_may_not_be_written_is_said_and_the_answer_can_be_repeat
     os.chmod(folder, folder_mode)
     script = f"""
         import os, sys
-        sys.path.insert(0, {str(HERE)!r})
+        sys.path.insert(0, {str(SUPPORT)!r})
         import standin
         from apod.campaign import Campaign
         from apod.errors import ApodError

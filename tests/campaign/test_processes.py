@@ -13,6 +13,7 @@ import pytest
 
 from apod.campaign.transfer import records
 from apod.testing.engines import GROUPS, Workshop
+from support import SUPPORT
 
 GOLD = {row: GROUPS[row % 2] for row in range(0, 500, 25)}
 
@@ -21,7 +22,7 @@ def crowd(workshop: Workshop, out: Path, **habits: float) -> list[dict[str, Any]
     """What fifty people were told, each of them a line."""
     job = {"url": workshop.place.url, "files": str(workshop.place.files), "out": str(out), "processes": 5, "people": 10}
     job |= {"skips": 0.0, "corrects": 0.0, "undoes": 0.0, **habits}
-    script = Path(__file__).with_name("crowd.py")
+    script = SUPPORT / "crowd.py"
     done = subprocess.run([sys.executable, str(script), json.dumps(job)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found = [json.loads(line) for line in out.read_text().splitlines()]

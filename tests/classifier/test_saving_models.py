@@ -19,12 +19,12 @@ import torch
 from classifier_people import People
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from saved_files import VALUES, places, read
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
-from test_classifier_saving import VALUES, places, read
 
 from apod import APODClassifier
 from apod.classifier.deployment import classifier_of

@@ -1,1 +1,5 @@
-"""Helpers that tests of several packages share."""
+"""Helpers that tests share; some are programs that a test starts."""
+
+from pathlib import Path
+
+SUPPORT = Path(__file__).parent

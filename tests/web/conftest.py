@@ -40,3 +40,12 @@ def server(new_campaign: Callable[..., Campaign]) -> Iterator[web_people.Live]:
     """A server over a fresh campaign on a free port of this machine."""
     with web_people.live(new_campaign()) as found:
         yield found
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    """The file of a campaign with the package's own engine, for a server in a process of its own."""
+    web_people.make_campaign(
+        tmp_path, engine=None, refit="demand", engine_options={"preset": "heads", "epochs": 1, "body_epochs": 1}
+    ).close()
+    return tmp_path / "trial.db"

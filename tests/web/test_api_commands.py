@@ -11,27 +11,19 @@ import sys
 import zipfile
 from pathlib import Path
 
+import hostile
 import httpx2
 import pytest
 from served_people import serving
 from typer.testing import CliRunner
-from web_people import GROUPS, make_campaign, turn
+from web_people import GROUPS, turn
 
-import hostile
 from apod.cli import build_app
 from apod.web.server import listen
 from apod.web.settings import ServeSettings
 from support.waiting import PATIENCE, until
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture
-def database(tmp_path: Path) -> Path:
-    make_campaign(
-        tmp_path, engine=None, refit="demand", engine_options={"preset": "heads", "epochs": 1, "body_epochs": 1}
-    ).close()
-    return tmp_path / "trial.db"
 
 
 def test_serve_prints_a_link_serves_and_ends_quietly(database: Path) -> None:

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 from served_people import serving
-from test_api_commands import database as database
 from web_people import live
 
 from apod.campaign import Campaign

@@ -11,6 +11,8 @@ import pytest
 from killed_export import WAYS
 from web_people import GROUPS
 
+from support import SUPPORT
+
 
 @pytest.mark.skipif(not hasattr(os, "O_TMPFILE"), reason="this system has no files without a name")
 @pytest.mark.parametrize(
@@ -23,14 +25,14 @@ def test_what_is_killed_in_the_middle_of_an_export_leaves_no_byte_of_it(way: str
     with subprocess.Popen(
         [
             sys.executable,
-            str(Path(__file__).with_name("killed_export.py")),
+            str(SUPPORT / "killed_export.py"),
             way,
             str(tmp_path / "campaign"),
             str(target),
         ],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env={**os.environ, "TMPDIR": str(temporary)},
+        env={**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": str(SUPPORT.parent)},
         cwd=target,
     ) as process:
         assert process.stdout is not None

@@ -14,14 +14,14 @@ import jsonschema
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from report_results import make_pictures, make_result, metrics
 
 from apod.errors import InputError
 from apod.report import Pictures, render_report
 from apod.report.settings import command
 from apod.report.words import Change, judge
-from report_results import make_pictures, make_result, metrics
 
-DOCS = Path(__file__).resolve().parents[1] / "docs" / "result.md"
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "result.md"
 VOID = {"meta", "br", "link", "img", "input", "hr"}
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(1)>\"'&</style></title></script>--><!--"
 

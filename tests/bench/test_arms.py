@@ -8,17 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 import torch
-from bench_units import runs_of, unit_of
+from bench_units import advance, runs_of, spurious, unit_of
 
 from apod.bench.arm import Arm, Unit
 from apod.bench.arms import FalArm, GroupDroArm, LffArm, PodArm
 from support.training import paper_training
-
-
-def advance(arm: Arm, rounds: int) -> Arm:
-    for _ in range(rounds):
-        arm.advance()
-    return arm
 
 
 def worst_group_loss(arm: Arm, unit: Unit) -> list[float]:
@@ -49,16 +43,6 @@ def test_group_dro_finds_the_minimax_where_the_small_group_has_another_optimum()
     np.testing.assert_allclose(rest, math.log(2), atol=0.02)
     assert 0.72 < hardly < 1  # q has hardly moved from the equal weights (p = .65, loss .86) yet
     np.testing.assert_allclose(dro._objective.q[1:].numpy(), [[5 / 7, 2 / 7]] * 2, atol=0.05)
-
-
-def spurious(n: int, conflicting: float, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The label is the sign of a sum of eight faint features; one loud feature agrees with it in most rows."""
-    rng = np.random.default_rng(seed)
-    labels = np.arange(n) % 2
-    conflict = rng.random(n) < conflicting
-    loud = np.where(conflict, 1 - labels, labels) * 4.0 - 2
-    faint = (labels * 2.0 - 1)[:, None] * 0.25 + rng.normal(size=(n, 8)) * 0.25
-    return np.column_stack([loud, faint]), labels, conflict.astype(np.int64)
 
 
 @pytest.mark.parametrize("seed", [0, 2, 3])

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from report_results import make_result, metrics
 
 from apod.cli.progress import TerminalListener
 from apod.data import make_example
@@ -16,7 +17,6 @@ from apod.report import render_report
 from apod.report.settings import SETTING_WORDS, setting_names, setting_words
 from apod.report.words import judge, label_name
 from apod.run.checkpoint import data_fingerprint
-from report_results import make_result, metrics
 
 
 def texts(page: str) -> str:

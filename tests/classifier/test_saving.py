@@ -19,19 +19,12 @@ import torch
 from classifier_people import FAST, People
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from saved_files import VALUES, Facts, Tensors, places, read
 from sklearn.exceptions import NotFittedError
 
 from apod import APODClassifier
 from apod.errors import CheckpointError, InputError
 from apod.files import checksum
-
-Tensors = dict[str, torch.Tensor]
-Facts = dict[str, Any]
-
-
-def read(path: Path) -> tuple[Tensors, Facts]:
-    with safetensors.safe_open(path, framework="pt") as file:
-        return {name: file.get_tensor(name) for name in file.keys()}, json.loads(file.metadata()["facts"])  # noqa: SIM118
 
 
 @pytest.fixture
@@ -273,19 +266,6 @@ def test_a_changed_byte_is_noticed(where: str, saved: Path) -> None:
     saved.write_bytes(whole)
     with pytest.raises(CheckpointError, match="checksum is wrong"):
         APODClassifier.load(saved)
-
-
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.just(10**400),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
-    max_leaves=4,
-)
-
-
-def places(value: Any, here: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """The paths to everything within a JSON value."""
-    keys = value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
-    return [(*here, key) for key in keys] + [path for key in keys for path in places(value[key], (*here, key))]
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

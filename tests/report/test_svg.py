@@ -76,7 +76,7 @@ def test_a_saddle_keeps_its_two_low_corners_apart_from_the_region() -> None:
 
 @pytest.mark.parametrize("mode", ["light", "dark"])
 def test_colours_can_be_read_on_their_background(mode: str) -> None:
-    css = (Path(__file__).resolve().parents[1] / "src" / "apod" / "report" / "style.css").read_text()
+    css = (Path(__file__).resolve().parents[2] / "src" / "apod" / "report" / "style.css").read_text()
     blocks = re.findall(r":root \{(.*?)\}", css, re.DOTALL)
     colours = dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6});", blocks[0 if mode == "light" else 1]))
     for name in ("ink", "soft"):

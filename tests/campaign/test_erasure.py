@@ -28,6 +28,7 @@ from apod.campaign.erasure import rewrite
 from apod.cli import build_app
 from apod.testing import Place
 from apod.testing.engines import GROUPS, Workshop, answer_all
+from support import SUPPORT
 from support.postgres import ThrowawayPostgres
 from support.waiting import until
 
@@ -132,7 +133,7 @@ def test_an_erasure_that_is_killed_is_done_whole_or_not_at_all(workshop: Worksho
     campaign.close()
     job: dict[str, Any] = {"url": workshop.place.url, "files": str(workshop.place.files), "seed": 7}
     job["rows"] = rows[: kills + 1]  # the first is left in peace
-    nursery = Path(__file__).with_name("crash_nursery.py")
+    nursery = SUPPORT / "crash_nursery.py"
     subprocess.run([sys.executable, str(nursery), json.dumps(job)], check=True)
     campaign = workshop.open()
     until(lambda: campaign.status().erasures_due == 0)  # PostgreSQL may need a moment to notice who is gone

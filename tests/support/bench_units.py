@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from apod.bench.arm import RunName, Unit
+from apod.bench.arm import Arm, RunName, Unit
 from apod.bench.methods import METHODS, Method
 from apod.bench.runner import BenchPlan
 from apod.bench.unit import Source, TableSource, UnitData
@@ -94,3 +94,19 @@ def same_but_for_time(one: pd.DataFrame, other: pd.DataFrame) -> None:
     columns = [column for column in one.columns if column != "seconds"]
     assert set(one.columns) == set(other.columns)
     pd.testing.assert_frame_equal(one[columns], other[columns], check_exact=True)
+
+
+def advance(arm: Arm, rounds: int) -> Arm:
+    for _ in range(rounds):
+        arm.advance()
+    return arm
+
+
+def spurious(n: int, conflicting: float, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The label is the sign of a sum of eight faint features; one loud feature agrees with it in most rows."""
+    rng = np.random.default_rng(seed)
+    labels = np.arange(n) % 2
+    conflict = rng.random(n) < conflicting
+    loud = np.where(conflict, 1 - labels, labels) * 4.0 - 2
+    faint = (labels * 2.0 - 1)[:, None] * 0.25 + rng.normal(size=(n, 8)) * 0.25
+    return np.column_stack([loud, faint]), labels, conflict.astype(np.int64)

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import reference
 import torch
 from bench_units import runs_of, unit_of
 
-import reference
 from apod.bench.arm import Unit
 from apod.bench.arms import BUFFER, FalArm
 from apod.data import make_example

@@ -17,13 +17,15 @@ import psutil
 import pytest
 from bench_units import same_but_for_time
 
+from support import SUPPORT
+
 TABLES = ("runs", "rounds", "answers")
 
 
 def killed(tmp_path: Path, kills: int, seed: int, seeds: int = 4) -> None:
     job = {"folder": str(tmp_path), "kills": kills, "seed": seed, "seeds": seeds}
     done = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("bench_nursery.py")), json.dumps(job)],
+        [sys.executable, str(SUPPORT / "bench_nursery.py"), json.dumps(job)],
         capture_output=True,
         text=True,
         check=False,
