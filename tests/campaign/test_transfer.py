@@ -327,3 +327,44 @@ def test_known_answers_that_contradict_each_other_are_refused(tmp_path: Path) ->
     (tmp_path / "gold.csv").write_text(f"row,group\n5,{GROUPS[0]}\n5,{GROUPS[1]}\n")
     with pytest.raises(InputError, match="two different groups for row 5"):
         read_gold(tmp_path / "gold.csv")
+
+
+def annotated(campaign: Campaign, results: list[dict[str, object]], path: Path) -> Path:
+    question = campaign.ask("maria")
+    assert question is not None
+    task = {"data": {"row": question.row}, "annotations": [{"completed_by": "maria", "result": results}]}
+    path.write_text(json.dumps([task]))
+    return path
+
+
+def choices(*chosen: str, tag: str = "whatever") -> dict[str, object]:
+    return {"type": "choices", "from_name": tag, "to_name": "anything", "value": {"choices": list(chosen)}}
+
+
+def test_choices_are_found_whatever_the_tag_is_called(workshop: Workshop, tmp_path: Path) -> None:
+    campaign = workshop.create(budget=3)
+    beside = [choices("blurred", tag="quality"), {"type": "textarea", "value": {"text": ["hm"]}}]
+    path = annotated(campaign, [*beside, choices(GROUPS[1], tag="gender")], tmp_path / "t.json")
+    report = campaign.owner.import_(path)
+    assert (report.added, report.skipped, campaign.status().answered) == (1, 0, 1)
+
+
+@pytest.mark.parametrize(
+    "results",
+    [
+        [choices("somebody else")],
+        [choices(GROUPS[0], GROUPS[1])],
+        [choices(GROUPS[0], tag="a"), choices(GROUPS[1], tag="b")],
+        [{"type": "textarea", "value": {"text": ["a text in place of a choice"]}}],
+    ],
+    ids=["unknown", "two in one tag", "two tags", "no choice"],
+)
+def test_an_annotation_without_one_clear_answer_refuses_the_whole_file(
+    workshop: Workshop, tmp_path: Path, results: list[dict[str, object]]
+) -> None:
+    campaign = workshop.create(budget=3)
+    path = annotated(campaign, results, tmp_path / "t.json")
+    before = campaign.head()
+    with pytest.raises(InputError, match=r"Task 1 of the file has .* nothing was imported"):
+        campaign.owner.import_(path)
+    assert campaign.head() == before

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
 from apod.campaign.formats import Batch, Record, checked_record, read_json
+from apod.campaign.settings import composed
 from apod.campaign.state import CANNOT_TELL, DECLINED, GROUP
 from apod.errors import InputError
 
@@ -77,8 +78,9 @@ def _annotation(number: int, record: Record) -> dict[str, Any]:
     }
 
 
-def from_tasks(data: bytes) -> Batch:
-    """Answers from tasks with annotations, as Label Studio exports them."""
+def from_tasks(data: bytes, groups: Sequence[str]) -> Batch:
+    """Answers from tasks with annotations, as Label Studio exports them; choices are found by the groups' names."""
+    known = {*groups, CANNOT_TELL, DECLINED}
     try:
         tasks = read_json(data)
     except ValueError:
@@ -95,9 +97,9 @@ def from_tasks(data: bytes) -> Batch:
             raise InputError(f"{what} has neither `row` nor `id` in its data: export tasks from the campaign.")
         for one in _list(what, "annotations", task.get("annotations") or task.get("completions")):
             annotation = _table(what, "annotations", one)
-            choice = _choice(what, annotation)
+            choice = _choice(what, annotation, known)
             found = _record(what, about, _table(what, "meta", task.get("meta")), annotation, choice)
-            if annotation.get("was_cancelled") is True or choice is None:
+            if choice is None:
                 cancelled.append((found.question, found.row))
             else:
                 records.append(found)
@@ -124,19 +126,24 @@ def _record(
     return checked_record(what, given)
 
 
-def _choice(what: str, annotation: Mapping[str, Any]) -> str | None:
-    """The one choice of an annotation; None where there is none, or several."""
+def _choice(what: str, annotation: Mapping[str, Any], known: Collection[str]) -> str | None:
+    """The answer of an annotation, whatever its tag is called; None where it holds no result at all.
+
+    Other tags may stand beside it. Where several could be the answer, or none, the file is refused: no work is dropped.
+    """
     if not isinstance(annotation.get("was_cancelled"), bool | None):
         raise _wrong(what, "was_cancelled")
-    for one in _list(what, "result", annotation.get("result")):
-        item = _table(what, "result", one)
-        if item.get("type") == "choices" and item.get("from_name", "group") == "group":
-            chosen = _list(what, "choices", _table(what, "value", item.get("value")).get("choices"))
-            if len(chosen) == 1:
-                if not isinstance(chosen[0], str):
-                    raise _wrong(what, "choices")
-                return chosen[0]
-    return None
+    results = [_table(what, "result", one) for one in _list(what, "result", annotation.get("result"))]
+    if annotation.get("was_cancelled") is True or not results:
+        return None
+    chosen = [_list(what, "choices", _table(what, "value", item.get("value")).get("choices")) for item in results]
+    if not all(isinstance(one, str) for choices in chosen for one in choices):
+        raise _wrong(what, "choices")
+    answers = [choices for choices in chosen if any(composed(one) in known for one in choices)]
+    if len(answers) != 1 or len(answers[0]) != 1:
+        some = "no choice that is" if not answers else "more than one choice that is"
+        raise InputError(f"{what} of the file has {some} a group, cannot_tell or declined: nothing was imported.")
+    return str(answers[0][0])
 
 
 def _who(completed_by: Any) -> Any:

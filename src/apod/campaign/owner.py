@@ -17,6 +17,7 @@ from apod.campaign.engine import GroupAnswer, Model
 from apod.campaign.erasure import Erasure, erase
 from apod.campaign.formats import format_of
 from apod.campaign.journal import Desk, read_answers
+from apod.campaign.label_studio import labelling_config
 from apod.campaign.log import LogCheck
 from apod.campaign.operating_point import forget_noted
 from apod.campaign.settings import CampaignSettings, checked_changes, clean_name
@@ -192,6 +193,11 @@ class Owner:
         For Label Studio, `tasks` hands out so many open questions along with them, for `task_days`.
         """
         return transfer.export(self._session, Path(path), format, tasks, task_days)
+
+    def label_studio_config(self) -> str:
+        """The XML that sets up a Label Studio project for this campaign's tasks."""
+        rules = self._session.rules()
+        return labelling_config(rules.groups, rules.guidelines)
 
     def exported(self, format: str) -> bytes:
         """All answers that stand, as the content of a file: csv, parquet, jsonl or label-studio."""

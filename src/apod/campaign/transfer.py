@@ -135,7 +135,7 @@ def import_(session: Session, path: Path, format_: str | None, annotator: str | 
     """Take a file's answers in, all or none."""
     form = format_of(path, format_)
     data = read_bytes(path)
-    batch = from_tasks(data) if form == LABEL_STUDIO else READERS[form](data)
+    batch = from_tasks(data, session.settings.groups) if form == LABEL_STUDIO else READERS[form](data)
     incoming = _incoming(session, batch, annotator, kind or session.rules().kind)
     empty = [None] * (len(batch.records) - len(incoming))
 

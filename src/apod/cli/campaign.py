@@ -225,9 +225,12 @@ def status(
 
 def export(
     url: str = URL,
-    path: Path = typer.Argument(help="Where to: .csv, .parquet, .jsonl, or .json for Label Studio."),
+    path: Path | None = typer.Argument(None, help="Where to: .csv, .parquet, .jsonl, or .json for Label Studio."),
     format: str | None = typer.Option(None, help="csv, parquet, jsonl, label-studio (default: by the ending)."),
     tasks: int = typer.Option(0, help="Label Studio: hand out so many open questions along."),
+    config: bool = typer.Option(
+        False, "--label-studio-config", help="Print the labelling interface (XML) of a Label Studio project instead."
+    ),
     campaign: str | None = NAME,
     files: Path | None = FILES,
 ) -> None:
@@ -236,6 +239,11 @@ def export(
     Example: apod export hiring.db answers.csv
     """
     with opened_campaign(url, campaign, files) as opened:
+        if config:
+            echo(opened.owner.label_studio_config())
+            return
+        if path is None:
+            raise InputError("Say where to: a path such as answers.csv, or --label-studio-config.")
         report = opened.owner.export(path, format, tasks=tasks)
     echo(f"{report.answers} answers and {report.handed} open questions in {path}.")
     if report.until is not None:
