@@ -173,6 +173,7 @@ def test_an_upgrade_overwrites_what_postgresql_has_sampled(postgres: ThrowawayPo
     salts = {row: salt_of(campaign, row) for row in rows}
     with campaign.store.writing() as connection:  # as an earlier version had it
         connection.execute(text("ALTER TABLE apod_answers ALTER COLUMN salt SET STATISTICS -1"))
+        connection.execute(text('ALTER TABLE apod_access DROP COLUMN "row"'))
         connection.execute(text("UPDATE apod_version SET version_num = '0003'"))
     sample(campaign)
     campaign.owner.erase(row=rows[0])

@@ -115,3 +115,23 @@ def test_several_may_create_in_an_empty_database_at_once(place: Place) -> None:
         thread.join()
     assert errors == []
     assert len(campaigns(place.url)) == 4
+
+
+@pytest.mark.parametrize("old", ["0003", "0004"])
+def test_a_live_campaign_of_an_earlier_schema_goes_on_after_the_upgrade(workshop: Workshop, old: str) -> None:
+    campaign = workshop.create(budget=4)
+    question = campaign.ask()
+    assert question is not None
+    before = campaign.owner.verify_log()
+    with campaign.store.writing() as connection:
+        connection.execute(text('ALTER TABLE apod_access DROP COLUMN "row"'))
+        connection.execute(text("UPDATE apod_version SET version_num = :old"), {"old": old})
+    with pytest.raises(SchemaError, match="apod campaign upgrade"):
+        Campaign.open(workshop.place.url)
+    assert upgrade(campaign.store) == schema.HEAD_REVISION
+    again = workshop.open()
+    assert again.owner.verify_log() == before
+    again.tell(question.id, GROUPS[0])  # a question held across the upgrade
+    answer_all(again)
+    again.owner.extend(5)
+    assert (again.status().answered, again.status().budget) == (4, 5)

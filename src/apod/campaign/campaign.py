@@ -19,6 +19,7 @@ from apod.campaign import schema
 from apod.campaign.annotator import DEFAULT_ANNOTATOR, Annotator, Progress, progress_of
 from apod.campaign.answering import Receipt
 from apod.campaign.asking import Question
+from apod.campaign.backup import restore
 from apod.campaign.create import Pool, array_pool, create, table_pool
 from apod.campaign.engine import EngineFactory
 from apod.campaign.errors import NotFound
@@ -178,6 +179,24 @@ class Campaign(Session):
                 known = ", ".join(map(repr, names)) or "none"
                 raise NotFound(f"Name one of the campaigns in {store.label}: {known}.")
             return cls(store, str(name), files=files, engine=engine, refit=refit)
+
+    @classmethod
+    def restore(
+        cls,
+        backup: str | os.PathLike[str],
+        url: str | os.PathLike[str],
+        *,
+        files: str | os.PathLike[str] | None = None,
+        engine: EngineFactory | None = None,
+        refit: Refits = "thread",
+    ) -> Campaign:
+        """The campaign of a backup, in a database that has none of its name: all of it, or nothing."""
+        with Store(url).disposed_on_error() as store:
+            folder = Path(files).absolute() if files is not None else default_folder(store)
+            if folder is None:
+                raise InputError("Matrices live in a folder that all machines can reach: pass files= (or APOD_FILES).")
+        name = restore(Path(backup), url, folder).name
+        return cls.open(url, name, files=folder, engine=engine, refit=refit)
 
     @cached_property
     def owner(self) -> Owner:

@@ -103,6 +103,7 @@ AGAIN_SECONDS = 1.0
 class Erasure:
     """What was erased.
 
+    backups      archives that hold it still: delete them, or erase there after restoring
     overwritten  no byte of it is left in the database's files; otherwise somebody still reads an older state, and it is
                  overwritten at one of the next calls after that
     """
@@ -110,6 +111,7 @@ class Erasure:
     answers: int
     models: int
     overwritten: bool = False
+    backups: tuple[str, ...] = ()
 
 
 class Overwriting:
@@ -173,7 +175,8 @@ def erase(desk: Desk, models: Files, *, row: int | None, token: int | None, anno
     }
     note_due(desk, desk.append("erased", body))
     desk.publish([], None)  # proposals of a spoiled model go too
-    return Erasure(len(hit) + len(gold) + len(known), len(spoiled))
+    there = tuple(copy.name for copy in state.backups if copy.seq > min(values))
+    return Erasure(len(hit) + len(gold) + len(known), len(spoiled), backups=there)
 
 
 def sweep(desk: Desk, models: Files) -> None:

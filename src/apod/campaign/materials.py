@@ -132,6 +132,13 @@ class Materials:
         """What was computed so far, by name: the files of its arrays."""
         return state.computed if self.logged else {**_unlogged(connection, self.campaign), **state.computed}
 
+    def file_names(self) -> list[tuple[str, str]]:
+        """Name and ending of every file that the log names, each once."""
+        computed = self.journal.view(lambda connection, state, at: dict(self._computed(connection, state)))
+        named = [(name, suffix) for _, name, suffix in _named_files(self.manifest)]
+        made = [(file, ".npy") for files in computed.values() for file in files.values()]
+        return list(dict.fromkeys(named + made))
+
     def problems(self) -> list[str]:
         """Read every file again: what is not as the log says."""
         return self._problems(_named_files(self.manifest))
@@ -175,6 +182,8 @@ def _named_files(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
         yield f"the features ({part})", name, ".txt" if part == "columns" else ".npy"
     if manifest.get("held_out") is not None:
         yield "the rows held out for the audit", manifest["held_out"], ".npy"
+    if manifest.get("known") is not None:
+        yield "the rows whose group was handed in", manifest["known"], ".npy"
     if manifest.get("scores") is not None:
         yield "the model's scores", manifest["scores"]["file"], ".npy"
     if manifest.get("display") is not None:

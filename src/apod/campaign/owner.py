@@ -12,6 +12,7 @@ from apod.campaign import log, transfer
 from apod.campaign.access import Access
 from apod.campaign.answering import ImportReport
 from apod.campaign.asking import Question
+from apod.campaign.backup import BackupReport, back_up
 from apod.campaign.dashboard import Results
 from apod.campaign.engine import GroupAnswer, Model
 from apod.campaign.erasure import Erasure, erase
@@ -237,6 +238,13 @@ class Owner:
         forget_noted(self._session)  # of a classifier that was fitted meanwhile
         self._session.wake()
         return done
+
+    def backup(self, path: str | os.PathLike[str]) -> BackupReport:
+        """Write database and files of this campaign into one archive, taken while others work; the log notes it.
+
+        Readable by its owner alone. Nothing that is erased later is erased from it: `erase` names it.
+        """
+        return back_up(self._session, Path(path))
 
     def log(self) -> list[dict[str, Any]]:
         """Who was asked what, when, why and by which model: one record per event, no answered group."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from apod.cli.campaign_new import new
-from apod.cli.campaign_owner import archive, extend, set_
+from apod.cli.campaign_owner import archive, backup, extend, restore, set_
 from apod.cli.campaign_report import latest_audit, report, show_status
 from apod.cli.shared import (
     FILES,
@@ -288,6 +288,9 @@ def erase(
         echo_json(asdict(done))
         return
     echo(f"{done.answers} answers and {done.models} models erased.")
+    if done.backups:
+        listed = ", ".join(done.backups)
+        echo(f"Not erased from {len(done.backups)} backups: {listed}. Delete them, or erase after a restore.")
     if not done.overwritten:
         echo(
             "Their bytes are still in the database's files, because somebody is reading an older state: end that "
@@ -351,6 +354,6 @@ def add_commands(app: typer.Typer) -> None:
     log.command("show")(show_log)
     app.add_typer(campaign, name="campaign")
     app.add_typer(log, name="log")
-    for command in (ask, tell, skip, undo, status, report, export, erase):
+    for command in (ask, tell, skip, undo, status, report, export, erase, backup, restore):
         app.command()(command)
     app.command("import")(import_)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,45 @@ def archive(
         opened.owner.archive(not back)
     done = "listed again; it stays ended" if back else "archived: apod campaign list --all shows it"
     echo(f"The campaign is {done}.")
+
+
+def backup(
+    url: str = URL,
+    path: Path = typer.Argument(help="Where to, such as backup.tar; readable by you alone."),
+    campaign: str | None = NAME,
+    files: Path | None = FILES,
+    as_json: bool = JSON,
+) -> None:
+    """Write a campaign's database and files into one archive, while others work; the log notes it.
+
+    Example: apod backup hiring.db backup.tar
+    """
+    with opened_campaign(url, campaign, files) as opened:
+        done = opened.owner.backup(path)
+    if as_json:
+        echo_json(asdict(done))
+        return
+    echo(f"{done.events} events and {done.files} files in {path}; head {done.head}, SHA-256 {done.sha256}.")
+
+
+def restore(
+    path: Path = typer.Argument(exists=True, dir_okay=False, help="An archive of `apod backup`."),
+    url: str = URL,
+    files: Path | None = FILES,
+    as_json: bool = JSON,
+) -> None:
+    """Bring a campaign back from an archive, all of it or nothing; links have to be made anew.
+
+    Example: apod restore backup.tar new.db
+    """
+    from apod.campaign import Campaign
+
+    with Campaign.restore(path, url, files=files, refit="demand") as restored:
+        check, status = restored.owner.verify_log(), restored.status()
+    if as_json:
+        echo_json({"name": status.name, "events": check.events, "head": check.head, "answered": status.answered})
+        return
+    echo(f"{status.name}: {status.answered} of {status.budget} answers, {check.events} events; the log is whole.")
 
 
 def _described(text: str) -> tuple[str, str]:
