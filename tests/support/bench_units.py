@@ -11,7 +11,7 @@ import pandas as pd
 import torch
 
 from apod.bench.arm import Arm, RunName, Unit
-from apod.bench.methods import METHODS, Method
+from apod.bench.methods import CORRECTIONS, METHODS, Method
 from apod.bench.runner import BenchPlan
 from apod.bench.unit import Source, TableSource, UnitData
 from apod.data import Dataset, make_example
@@ -27,7 +27,7 @@ QUICK = replace(PRESETS["paper"], epochs=8, body_epochs=2, batch_size=16, streng
 
 BUDGET = 8
 
-TINY = tuple(name for name in METHODS if name not in ("exponentiated-gradient", "threshold-optimizer"))
+TINY = tuple(n for n in METHODS if n not in ("exponentiated-gradient", "threshold-optimizer", *CORRECTIONS))
 """All methods but fairlearn's, which want more answers and time than these: see tests/bench/test_rivals.py."""
 
 

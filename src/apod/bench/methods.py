@@ -17,6 +17,7 @@ _GCE_POWERS = (2.5, 2.57, 2.64, 2.71, 2.79, 2.86, 2.93, 3.0)  # the paper's rang
 _ALPHAS = (0.5, 0.57, 0.64, 0.71, 0.79, 0.86, 0.93, 1.0)  # the paper's range of alpha
 _UPWEIGHTS = (1.5, 2.0, 3.0, 4.0, 6.0, 10.0, 20.0, 50.0)
 _LAST_LAYER = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+_LOSSES = (0.0025, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.1)
 _BOUNDS = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5)
 
 
@@ -26,7 +27,7 @@ class Method:
 
     name: str
     title: str
-    trainer: str  # a key of apod.bench.arms.ARMS
+    trainer: str  # a key of apod.bench.arms.ARMS, or the correction of a model
     annotation: str
     values: tuple[float, ...]
     value_name: str
@@ -74,18 +75,55 @@ METHODS: Mapping[str, Method] = MappingProxyType(
                 "stratified",
                 upfront=True,
             ),
+            Method("base", "Base model", "correction", NONE, (0.0,), "accuracy that may be lost"),
+            Method("corrected", "Corrected model", "correction", PARTIAL, _LOSSES, "accuracy that may be lost", "gap"),
+            Method(
+                "corrected-rs", "Correction+RS", "correction", PARTIAL, _LOSSES, "accuracy that may be lost", "random"
+            ),
+            Method(
+                "corrected-al",
+                "Correction+AL",
+                "correction",
+                PARTIAL,
+                _LOSSES,
+                "accuracy that may be lost",
+                "uncertainty",
+            ),
+            Method(
+                "corrected-ca", "Correction+CA", "correction", PARTIAL, _LOSSES, "accuracy that may be lost", "coreset"
+            ),
+            Method(
+                "corrected-group",
+                "Correction+Group selection",
+                "correction",
+                PARTIAL,
+                _LOSSES,
+                "accuracy that may be lost",
+                "group",
+            ),
+            Method(
+                "corrected-apod", "Correction+AIS", "correction", PARTIAL, _LOSSES, "accuracy that may be lost", "apod"
+            ),
+            Method(
+                "corrected-all", "Correction, all groups known", "correction", ALL, _LOSSES, "accuracy that may be lost"
+            ),
         )
     }
 )
-"""All methods by name: those of the paper, then its rivals."""
+"""All methods by name: those of the paper, its rivals, then the default and its relatives."""
+
+CORRECTIONS = tuple(name for name, method in METHODS.items() if method.trainer == "correction")
+"""The base model, `apod run`'s default, and the same correction on the answers of other selectors."""
 
 RIVALS = ("cgl", "fairdsr", "ssa", "dfr", "jtt", "exponentiated-gradient", "threshold-optimizer")
 """Methods for the same setting that the paper does not compare with."""
 
-PAPER = tuple(name for name in METHODS if name not in RIVALS)
+PAPER = tuple(name for name in METHODS if name not in (*RIVALS, *CORRECTIONS))
 """Methods of the paper's own comparison."""
 
-SETS: Mapping[str, tuple[str, ...]] = MappingProxyType({"paper": PAPER, "rivals": RIVALS, "all": tuple(METHODS)})
+SETS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {"paper": PAPER, "rivals": RIVALS, "corrections": CORRECTIONS, "all": tuple(METHODS)}
+)
 """Names that stand for several methods."""
 
 ALIASES: Mapping[str, str] = MappingProxyType({"pod-individual": "pod-ca"})

@@ -17,6 +17,7 @@ import torch
 from joblib import Parallel, delayed
 
 from apod.bench.arm import RunName
+from apod.bench.corrections import CORRECTION, run_corrections
 from apod.bench.fairlearn_arms import FAIRLEARN, load_fairlearn
 from apod.bench.methods import PAPER, Method, resolve
 from apod.bench.store import Part, ResultStore
@@ -173,7 +174,12 @@ def run_unit(
             return
         for one in dict.fromkeys(run.method.trainer for run in missing):
             runs = [run for run in missing if run.method.trainer == one]
-            keep(one, run_arm(data, unit, one, runs, report))
+            part = (
+                run_corrections(data, unit, runs, report)
+                if one == CORRECTION
+                else run_arm(data, unit, one, runs, report)
+            )
+            keep(one, part)
 
 
 @cache

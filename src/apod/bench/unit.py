@@ -268,7 +268,7 @@ class ArmRecorder:
     def part(self) -> Part:
         """Rows of runs (each at its best round on the validation part), of all rounds, and of all answers."""
         runs, rounds, answers = [], [], []
-        given, metrics = self._arm.answers(), [_metrics(counts) for counts in self._counts]  # by round and run
+        given, metrics = self._arm.answers(), [metric_rows(counts) for counts in self._counts]  # by round and run
         for k, head in enumerate(self._heads):
             for number, answered in enumerate(self._answered):
                 rounds.append({**head, "round": number, "answered": answered[k], **metrics[number][k]})
@@ -289,19 +289,21 @@ class ArmRecorder:
                 }
             )
             if self._arm.runs[k].method.annotation == PARTIAL:
-                answers += self._answer_rows(head, given[k].rows, given[k].groups)
+                answers += answer_rows(self._data, head, given[k].rows, given[k].groups)
         return Part(runs, rounds, answers)
 
-    def _answer_rows(self, head: Row, rows: Sequence[int], groups: Sequence[int]) -> list[Row]:
-        train, dataset = self._data.split.train, self._data.dataset
-        return [
-            {**head, "order": order, "row": int(train[row]), "group": group, "label": int(dataset.labels[train[row]])}
-            for order, (row, group) in enumerate(zip(rows, groups, strict=True))
-        ]
+
+def answer_rows(data: UnitData, head: Row, rows: Sequence[int], groups: Sequence[int]) -> list[Row]:
+    """Answers of one run in their order: about which rows of the training part, and what they said."""
+    train, dataset = data.split.train, data.dataset
+    return [
+        {**head, "order": order, "row": int(train[row]), "group": group, "label": int(dataset.labels[train[row]])}
+        for order, (row, group) in enumerate(zip(rows, groups, strict=True))
+    ]
 
 
-def _metrics(counts: GroupCounts) -> list[Row]:
-    """Of every run of a round."""
+def metric_rows(counts: GroupCounts) -> list[Row]:
+    """All metrics of every decision that was counted."""
     columns = {name: METRICS[name](counts) for name in SCALARS}
     for rate in ("tpr", "fpr", "selection_rate"):
         columns |= {f"{rate}_{group}": values for group, values in enumerate(METRICS[rate](counts).T)}

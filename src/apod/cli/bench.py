@@ -29,7 +29,9 @@ def bench(
         None, help="Names from `apod datasets`, comma-separated (default: the paper's five tables)."
     ),
     methods: str | None = typer.Option(
-        None, help="Names of methods, comma-separated; `paper` (the default), `rivals` and `all` name several."
+        None,
+        help="Names of methods, comma-separated; `paper` (the default), `rivals`, `corrections` (the "
+        "default of `apod run` among them) and `all` name several.",
     ),
     strengths: str | None = typer.Option(
         None, help="Penalty strengths instead of the grid, comma-separated; for methods with a penalty."

@@ -17,7 +17,7 @@ from matplotlib.text import Text
 from apod.bench.figures import annotated, draw_figures
 from apod.bench.figures.ablation import draw_ablation
 from apod.bench.figures.annotated import draw_annotated
-from apod.bench.figures.curves import RIVALRY, RQ1, RQ2, draw_curves, draw_overview
+from apod.bench.figures.curves import CORRECTED, RIVALRY, RQ1, RQ2, draw_curves, draw_overview
 from apod.bench.figures.rounds import draw_rounds, snapshots
 from apod.bench.figures.style import COLOURS, COLUMN, DPI, MARKERS, NothingToDraw, Sketch, paper_style, save
 from apod.bench.methods import METHODS, PAPER
@@ -37,7 +37,7 @@ WORLD = World(
 )
 FIGURES = {"overview", "overview-gap", "rq3-adult", "rq4-meps", "tsne-adult", "tsne-meps"} | {
     f"{question}-{task}{twin}"
-    for question in ("rq1", "rq2", "rivals")
+    for question in ("rq1", "rq2", "rivals", "corrections")
     for task in ("adult", "meps")
     for twin in ("", "-gap")
 }
@@ -175,7 +175,7 @@ def test_axes_say_which_direction_is_better(sketches: dict[str, Sketch]) -> None
 
 
 def test_colour_and_marker_together_name_a_method() -> None:
-    for together in (PAPER, RIVALRY):
+    for together in (PAPER, RIVALRY, CORRECTED):
         assert len({(COLOURS[name], MARKERS[METHODS[name].annotation]) for name in together}) == len(together)
     for shown in (RQ1, RQ2, ("pod-rs", "pod-al", "apod", "vanilla", "pod-all"), ("apod", "pod-group", "pod-ca")):
         assert len({COLOURS[name] for name in shown}) == len(shown)

@@ -28,7 +28,7 @@ from apod.bench.figures.style import (
     seeds_shown,
     tidy,
 )
-from apod.bench.methods import RIVALS
+from apod.bench.methods import CORRECTIONS, RIVALS
 from apod.bench.results import FloatArray, MethodRuns, TaskResults
 from apod.bench.statistics import mean_over_seeds, sd_over_seeds
 
@@ -38,6 +38,7 @@ Markers = npt.NDArray[np.str_]
 RQ1 = ("vanilla", "group-dro", "lff", "fal", "apod", "pod-all")
 RQ2 = ("vanilla", "ssbm", "pod-al", "pod-ca", "apod", "pod-all")
 RIVALRY = ("vanilla", *RIVALS, "apod", "pod-all")
+CORRECTED = (*CORRECTIONS, "apod", "pod-all")
 
 WORDS: Mapping[str, str] = MappingProxyType({"eop": "EOP", "delta_eo": "signed Δ-EO", "gap": "the absolute gap"})
 

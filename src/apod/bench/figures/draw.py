@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from apod.bench.document import Picture
-from apod.bench.methods import RIVALS
+from apod.bench.methods import CORRECTIONS, RIVALS
 from apod.bench.results import Results, TaskResults, read_results
 from apod.bench.summary import build_summary
 from apod.errors import InputError
@@ -85,11 +85,13 @@ def _jobs(results: Results, data_dir: Path | None) -> Iterator[_Job]:
 
 
 def _curve_jobs(task: TaskResults) -> Iterator[_Job]:
-    from apod.bench.figures.curves import RIVALRY, RQ1, RQ2, draw_curves
+    from apod.bench.figures.curves import CORRECTED, RIVALRY, RQ1, RQ2, draw_curves
 
     shown: dict[str, tuple[str, ...]] = {"RQ1": RQ1, "RQ2": RQ2}
     if any(name in task.methods for name in RIVALS):
         shown["Rivals"] = RIVALRY
+    if any(name in task.methods for name in CORRECTIONS):
+        shown["Corrections"] = CORRECTED
     for question, methods in shown.items():
         for metric in (task.metric, "gap"):
             by_gap = metric == "gap"

@@ -48,6 +48,14 @@ COLOURS: Mapping[str, str] = MappingProxyType(
         "jtt": GREEN,
         "exponentiated-gradient": OLIVE,
         "threshold-optimizer": WINE,
+        "base": BLACK,  # and corrections, with the paper's ends of the range
+        "corrected": WINE,
+        "corrected-rs": BLUE,
+        "corrected-al": ORANGE,
+        "corrected-ca": SKY,
+        "corrected-group": OLIVE,
+        "corrected-apod": GREEN,
+        "corrected-all": PURPLE,
     }
 )
 """Okabe and Ito's colours; for their yellow, too pale on white, Tol's olive and wine. No two of a figure share one."""
