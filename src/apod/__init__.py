@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from apod.data import Dataset, load_dataset, make_example
     from apod.errors import ApodError
     from apod.method.settings import PRESETS, Settings
+    from apod.models.embedding_steps import PictureEmbedding, TextEmbedding
     from apod.run import run_experiment
 
 _HOMES = {
@@ -26,7 +27,9 @@ _HOMES = {
     "Dataset": "apod.data",
     "GroupRatesDisplay": "apod.classifier",
     "PRESETS": "apod.method.settings",
+    "PictureEmbedding": "apod.models.embedding_steps",
     "Settings": "apod.method.settings",
+    "TextEmbedding": "apod.models.embedding_steps",
     "TradeoffDisplay": "apod.classifier",
     "load_dataset": "apod.data",
     "make_example": "apod.data",
@@ -40,7 +43,9 @@ __all__ = [
     "Campaign",
     "Dataset",
     "GroupRatesDisplay",
+    "PictureEmbedding",
     "Settings",
+    "TextEmbedding",
     "TradeoffDisplay",
     "__version__",
     "load_dataset",

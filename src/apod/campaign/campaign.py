@@ -20,6 +20,7 @@ from apod.campaign.annotator import DEFAULT_ANNOTATOR, Annotator, Progress, prog
 from apod.campaign.answering import Receipt
 from apod.campaign.asking import Question
 from apod.campaign.backup import restore
+from apod.campaign.contents import ContentOptions
 from apod.campaign.create import Pool, array_pool, create, table_pool
 from apod.campaign.engine import EngineFactory
 from apod.campaign.errors import NotFound
@@ -103,6 +104,7 @@ class Campaign(Session):
         gold: Mapping[int, str] | None = None,
         score: str | None = None,
         dialect: Dialect = RECOGNISED,
+        contents: ContentOptions | None = None,
         files: str | os.PathLike[str] | None = None,
         engine: EngineFactory | None = None,
         engine_options: Mapping[str, Any] | None = None,
@@ -113,17 +115,21 @@ class Campaign(Session):
 
         For a matrix, `label` is the .npy file of its labels, and its columns are the embedding.
         `known_groups` names the column of groups that are handed in, `score` that of the model's scores; see `create`.
+        `contents` says what of the table is pictures and text; with its `labels`, the campaign is over a folder, tar or
+        zip of pictures.
         """
         from apod.campaign.matrix import embedding_pool, is_embedding
 
         columns: dict[str, Any] = {"sensitive": sensitive, "drop": drop, "id_column": id_column, "show": show}
         columns |= {"positive": positive, "gold": gold, "known_groups": known_groups}
-        if is_embedding(Path(table), engine_options or {}):
+        if contents is None and is_embedding(Path(table), engine_options or {}):
             if score is not None:
                 raise InputError("Embeddings have no column of scores: pass a table, or Campaign.create(score=...).")
             pool = embedding_pool(Path(table), label, groups, **columns)
         else:
-            pool = table_pool(table, label, groups, **columns, score=score, how=dialect)
+            pool = table_pool(table, label, groups, **columns, score=score, how=dialect, contents=contents)
+        if pool.image is not None and settings.get("image_column") is None:
+            settings = {**settings, "image_column": pool.image[0], "image_root": pool.image[1]}
         return cls._create(url, pool, budget, name, files, engine, engine_options, refit, settings)
 
     @classmethod

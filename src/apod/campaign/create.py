@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -16,6 +16,7 @@ from sqlalchemy.exc import IntegrityError
 
 from apod.campaign import schema
 from apod.campaign.audit_sample import held_out_rows
+from apod.campaign.contents import ContentOptions, embed_pool, store_contents
 from apod.campaign.display import Pictures, shown_columns, store_display
 from apod.campaign.errors import NotFound, UnknownGroup
 from apod.campaign.events import GENESIS, Sealed, canonical
@@ -32,6 +33,9 @@ from apod.data.files import read_table
 from apod.data.own import FileColumns, refuse_copies, require_column, understand
 from apod.data.text_files import RECOGNISED, Dialect
 from apod.errors import InputError
+
+if TYPE_CHECKING:
+    from apod.models.content_columns import ContentColumns
 
 LARGEST = 1e30  # of a large pool's numbers: their squares must be numbers too
 
@@ -52,6 +56,8 @@ class Pool:
     groups: tuple[str, ...] = ()  # names, in the order of their keys
     scores: GivenScores | None = None
     embedding: bool = False  # whether the features are embeddings, rather than columns of a table
+    contents: ContentColumns | None = None  # what embedded pictures and texts among the features
+    image: tuple[str, str] | None = None  # the column of pictures to show, and the folder that it goes from
 
     @property
     def shape(self) -> Shape:
@@ -100,6 +106,8 @@ def _write(store: Store, pool: Pool, settings: CampaignSettings, handed: Handed,
         manifest["scores"] = {"column": pool.scores.column, "file": files.put_array(pool.scores.values)}
     if pool.embedding:
         manifest["embedding"] = True
+    if pool.contents is not None:
+        manifest["contents"] = store_contents(files, pool.contents)
     embedded = pool.embedding or settings.engine.get("body") == "precomputed"
     _check_features(pool.features, held_out, gaps=not embedded)
     if len(held_out):
@@ -150,18 +158,22 @@ def table_pool(
     gold: Mapping[int, str] | None = None,
     score: str | None = None,
     how: Dialect = RECOGNISED,
+    contents: ContentOptions | None = None,
 ) -> Pool:
     """The pool of a file: features and labels by the rules of the user's own tables.
 
     Persons' names and ids are no features. A recorded group (`sensitive`, `known_groups`) is neither a feature nor
-    shown; the known ones are handed in. The same goes for the model's scores (`score`).
+    shown; the known ones are handed in. The same goes for the model's scores (`score`). `contents` says what of the
+    table is pictures and text.
     """
     for recorded in (sensitive, known_groups):
         if recorded is not None and recorded in (show or ()):
             raise InputError(f"{recorded!r} is the recorded group: leave it out of the columns that annotators see.")
-    path = Path(table)
+    options = contents or ContentOptions()
+    path = options.labels or Path(table)
     frame = read_table(path, how)
-    named = [column for column in frame.columns if looks_like_person_names(column, frame[column])]
+    told = {*options.text, options.picture}
+    named = [name for name in frame.columns if name not in told and looks_like_person_names(name, frame[name])]
     scores = scores_from(score, frame, show)
     out = dict.fromkeys([*drop, *named, *(name for name in (sensitive, id_column, score) if name)])
     for used in (label, known_groups or label):
@@ -170,7 +182,12 @@ def table_pool(
     said = FileColumns(
         label=label, group_names=names, positive=positive, drop=tuple(out), known=known_groups, dialect=how
     )
-    dataset = understand(frame, path, said).dataset()
+    dataset = understand(frame, path, options.said(said, Path(table))).dataset()
+    found = embed_pool(dataset, frame, options) if dataset.contents else None
+    if found is not None:
+        if scores is not None:
+            scores = replace(scores, values=scores.values[found.dataset.rows])
+        dataset, frame = found.dataset, found.shown
     if sensitive is not None and sensitive in frame:
         refuse_copies(dataset.features, repr(sensitive), pd.factorize(frame[sensitive])[0].astype(np.int64))
     hidden = [label, *drop, *(name for name in (sensitive, known_groups, score) if name)] if show is None else []
@@ -185,6 +202,8 @@ def table_pool(
         known=known_of(dataset),
         groups=group_names_of(dataset.group_names),
         scores=scores,
+        contents=None if found is None else found.made,
+        image=None if found is None else found.image,
     )
 
 

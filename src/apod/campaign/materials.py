@@ -186,6 +186,8 @@ def _named_files(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
         yield "the rows whose group was handed in", manifest["known"], ".npy"
     if manifest.get("scores") is not None:
         yield "the model's scores", manifest["scores"]["file"], ".npy"
+    for part, name in (manifest.get("contents") or {}).get("arrays", {}).items():
+        yield f"what embeds texts ({part})", name, ".npy"
     if manifest.get("display") is not None:
         yield "the shown rows", manifest["display"]["rows"], ".jsonl"
         yield "the index of the shown rows", manifest["display"]["index"], ".npy"

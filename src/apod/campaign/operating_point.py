@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from apod.campaign.audit_sample import audit_campaign, gaps_of
+from apod.campaign.contents import stored_contents
 from apod.campaign.engine import Auditable, Correcting
 from apod.campaign.outcomes import read_history
 from apod.files import write_private
@@ -62,6 +63,7 @@ def fit_and_note(campaign: Session) -> APODClassifier:
     version = version_of(campaign)
     chosen = version[1]
     classifier = (correction_classifier if corrects else fit_classifier)(campaign, chosen)
+    classifier.contents_ = stored_contents(campaign.materials.files, campaign.materials.manifest.get("contents"))
     if chosen is not None:
         classifier.selected_because_ = BY_OWNER
     if corrects:

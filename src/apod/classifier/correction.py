@@ -20,6 +20,7 @@ from apod.method.correction_fit import STRENGTHS, FittedCorrection
 from apod.method.gap_interval import GapEstimate
 from apod.method.model_mitigation import ModelMitigation
 from apod.method.settings import Settings
+from apod.models.embedding_steps import embedding_step
 from apod.models.estimator import EstimatorModel, fit_estimator, name_of, rows_of
 from apod.models.model import Model, ScoresModel
 from apod.models.prediction import on_rows
@@ -179,7 +180,9 @@ def fit_model(
     else:
         y = classes[rows.labels if positive else 1 - rows.labels]
         fitted = fit_estimator(estimator, X, y, seed, settings.threshold, classes[positive])
-        columns, reads = None, fit_reads(X, rows.groups, rows.group_names)
+        columns = None
+        step = embedding_step(fitted.model.estimator) if isinstance(fitted.model, EstimatorModel) else None
+        reads = fit_reads(X, rows.groups, rows.group_names, step)
         read = reads.of(X)
         warn_if_trained_on(fitted, read, rows.labels, seed)
         if settings.threshold is None:

@@ -21,14 +21,17 @@ from apod.classifier.inputs import settings_parameters
 from apod.classifier.reads import Reads
 from apod.data.arrays import open_array
 from apod.data.columns import read_like
+from apod.data.contents import Content, named_pictures, picture_cells, text_cells
 from apod.data.dataset import Task
 from apod.data.embeddings import is_matrix
 from apod.data.encode import NumberColumn, TableEncoder
 from apod.data.files import read_table
+from apod.data.own import require_column
 from apod.errors import InputError
 from apod.method.corrected import ModelPool
 from apod.method.model_mitigation import ModelMitigation
 from apod.method.settings import Settings
+from apod.models.content_columns import ContentColumns
 from apod.models.model import ScoresModel
 from apod.models.scored import Scored
 
@@ -158,10 +161,13 @@ def drift(state: FittedModel, people: Scored, changed: float, expected: float) -
     return found
 
 
-def read_people(classifier: APODClassifier, path: Path, id_column: str | None = None) -> tuple[Any, Any]:
+def read_people(
+    classifier: APODClassifier, path: Path, id_column: str | None = None, pictures: Path | None = None
+) -> tuple[Any, Any]:
     """The rows of a file as `predict` takes them, and their ids: of this column, or of one named id; None without.
 
-    Columns are read as the table of the fit was: what held numbers has to. TableProblems with all that is wrong.
+    Columns are read as the table of the fit was: what held numbers has to. `pictures` is the folder or archive that the
+    table's pictures lie in, by default paths go from the table's folder. TableProblems with all that is wrong.
     """
     if is_matrix(path):
         if id_column is not None:
@@ -172,11 +178,29 @@ def read_people(classifier: APODClassifier, path: Path, id_column: str | None = 
     if name is not None and name not in frame.columns:
         raise InputError(f"There is no column {name!r} in {path.name}: name another with --id.")
     numbers, words = _kinds(classifier)
-    read = read_like(frame, numbers, words, path.name)
+    made = classifier.contents_
+    embedded = set() if made is None else {name for own in made.columns for name in own.names}
+    read = read_like(frame, [one for one in numbers if one not in embedded], words, path.name)
+    if made is not None:
+        read = made.embedded(read, _contents(made, frame, path, pictures))
     wanted = getattr(classifier, "feature_names_in_", None)
     if wanted is None:
         return read.to_numpy(), None if name is None else frame[name].to_numpy()
     return read[list(wanted)], None if name is None else frame[name].to_numpy()
+
+
+def _contents(made: ContentColumns, frame: pd.DataFrame, path: Path, pictures: Path | None) -> list[Content]:
+    """The columns of pictures and texts that the classifier was made with."""
+    found = []
+    for own in made.columns:
+        require_column(own.column, list(frame.columns), path.name)
+        if own.embedder.kind == "text":
+            found.append(Content(own.column, "text", text_cells(frame[own.column])))
+        elif pictures is not None:
+            found.append(Content(own.column, "picture", named_pictures(pictures, frame, own.column)[1]))
+        else:
+            found.append(Content(own.column, "picture", picture_cells(own.column, frame[own.column], path.parent)))
+    return found
 
 
 def _kinds(classifier: APODClassifier) -> tuple[list[str], list[str]]:

@@ -313,6 +313,7 @@ class APODClassifier(FittedClassifier):
             feature_names=None if names is None else tuple(names.tolist()),
             selected_strength=self.selected_strength_,
             state=self._state,
+            contents=self.contents_,
         )
         if isinstance(path, str | PathLike):
             write_saved(Path(path), saved)
@@ -335,5 +336,6 @@ class APODClassifier(FittedClassifier):
             classifier.n_features_in_ = saved.n_features
         if saved.feature_names is not None:
             classifier.feature_names_in_ = np.array(saved.feature_names, dtype=object)
+        classifier.contents_ = saved.contents
         selected = None if saved.selected_strength == saved.state.selected else saved.selected_strength
         return classifier._adopt(saved.state, saved.group_names, selected)

@@ -29,6 +29,7 @@ from apod.method.algorithm1 import VANILLA
 from apod.method.checks import whole
 from apod.method.corrected import GuessedGroups
 from apod.method.posterior import memberships
+from apod.models.content_columns import ContentColumns
 from apod.models.estimator import gives_probabilities
 from apod.models.scored import Scored
 
@@ -151,6 +152,7 @@ class FittedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     model_: str | None
     estimator_: Any
     training_rows_: IntArray
+    contents_: ContentColumns | None = None  # what embedded pictures and texts, where `apod run` or a campaign did
     _state: FittedModel | FittedHeads
 
     def __sklearn_tags__(self) -> Any:

@@ -32,10 +32,11 @@ class Reads:
 
     columns: tuple[str, ...]
     words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # by column of free text
+    step: Any = None  # of the user's pipeline: what embeds pictures or texts, which are read embedded
 
     def of(self, X: Any) -> pd.DataFrame:
         """What f_a reads of these rows: the columns, and for each word whether it is used."""
-        frame = raw_frame(X)
+        frame = raw_frame(X if self.step is None else self.step.transform(X))
         lost = [name for name in (*self.columns, *self.words) if name not in frame.columns]
         if lost:
             raise InputError(f"X lacks column {lost[0]!r}, which was there in fit.")
@@ -71,12 +72,14 @@ def raw_frame(X: Any) -> pd.DataFrame:
     return as_frame(X)
 
 
-def fit_reads(X: Any, groups: IntArray | None = None, group_names: Sequence[str] = ()) -> Reads:
+def fit_reads(X: Any, groups: IntArray | None = None, group_names: Sequence[str] = (), step: Any = None) -> Reads:
     """All columns of numbers and text, but for those that hold the groups themselves, where these are given.
 
     groups (n,): codes, negative where nobody's is known. Of free text it is words that many use: no text of one person
-    is kept.
+    is kept. `step`: what embeds X in the user's pipeline; its numbers are read then.
     """
+    if step is not None:
+        return Reads(tuple(map(str, raw_frame(step.transform(X)).columns)), step=step)
     frame = raw_frame(X)
     kept, words = [], {}
     for name in frame.columns:

@@ -30,6 +30,7 @@ from apod.classifier.saved_values import (
 from apod.classifier.saving_models import packed_correction, saved_correction
 from apod.errors import CheckpointError, InputError
 from apod.files import Arrays, packed_arrays, read_checked, replacing
+from apod.models.content_columns import ContentColumns, packed_contents, saved_contents
 
 if TYPE_CHECKING:
     from apod.classifier.fitting import FittedHeads
@@ -52,6 +53,7 @@ class Saved:
     feature_names: tuple[str, ...] | None
     selected_strength: float
     state: FittedHeads | FittedModel
+    contents: ContentColumns | None = None  # what embeds pictures and texts of new people
 
 
 def write_saved(path: Path, saved: Saved) -> None:
@@ -81,13 +83,17 @@ def packed(saved: Saved) -> bytes:
         "selected_strength": float(saved.selected_strength),
         "tradeoff": {"columns": list(state.tradeoff.columns), "rows": table_rows(state.tradeoff)},
     }
+    embedders: Arrays = {}
+    if saved.contents is not None:
+        facts["contents"], embedders = packed_contents(saved.contents)
     if isinstance(state, FittedModel):
         arrays, more = packed_correction(state)
-        return packed_arrays(arrays, facts | more | {"format": CORRECTION, "note": CONFIDENTIAL})
+        facts |= more | {"format": CORRECTION, "note": CONFIDENTIAL}
+        return packed_arrays({**arrays, **embedders}, facts)
     from apod.classifier.saving_heads import packed_heads
 
     arrays, more = packed_heads(state)
-    return packed_arrays(arrays, facts | more | {"format": HEADS})
+    return packed_arrays({**arrays, **embedders}, facts | more | {"format": HEADS})
 
 
 def read_saved(path: Path, estimator: Any = None) -> Saved:
@@ -127,15 +133,16 @@ def _rebuild(arrays: Arrays, facts: Mapping[str, Any], estimator: Any) -> Saved:
     heads = facts["format"] == HEADS
     n_features = None if facts["n_features"] is None and not heads else whole(facts["n_features"])
     require(names is None or len(names) == n_features, "features and their names differ in number")
+    own = {name: array for name, array in arrays.items() if not name.startswith("content.")}
     if heads:
         if estimator is not None:
             raise InputError("this classifier has heads of its own and takes no model: leave estimator out.")
         from apod.classifier.saving_heads import saved_heads
 
-        state: FittedHeads | FittedModel = saved_heads(arrays, facts, whole(n_features))
+        state: FittedHeads | FittedModel = saved_heads(own, facts, whole(n_features))
     else:
         described = saved_classes(facts["classes"]), one_of_two(facts["positive"]), saved_table(facts["tradeoff"])
-        state = saved_correction(arrays, facts, *described, estimator)
+        state = saved_correction(own, facts, *described, estimator)
     selected = state.checked_strength(finite(facts["selected_strength"]))
     return Saved(
         parameters={name: tuple(v) if isinstance(v, list) else v for name, v in facts["parameters"].items()},
@@ -144,4 +151,5 @@ def _rebuild(arrays: Arrays, facts: Mapping[str, Any], estimator: Any) -> Saved:
         feature_names=names,
         selected_strength=selected,
         state=state,
+        contents=saved_contents(facts["contents"], arrays) if facts.get("contents") else None,
     )

@@ -20,6 +20,7 @@ from apod.heads.correction import BiasScores, Correction
 from apod.method.corrected import CorrectedModel, GuessedGroups
 from apod.method.gap_interval import GapEstimate
 from apod.method.posterior import Reader
+from apod.models.embedding_steps import embedding_step
 from apod.models.estimator import EstimatorModel, content_fingerprint, name_of
 from apod.models.model import Model, ScoresModel
 from apod.models.prediction import frozen
@@ -114,7 +115,8 @@ def saved_correction(
     calibration = Calibration(slopes, finite(facts["calibration"]["offset"]), model.probabilities, model.threshold)
     encoder = saved_encoder(facts["encoder"])
     words = {text(name): texts(own) for name, own in facts["reads"]["words"].items()}
-    reads = Reads(texts(facts["reads"]["columns"]), words)
+    step = embedding_step(estimator) if estimator is not None else None
+    reads = Reads(texts(facts["reads"]["columns"]), words, step)
     read = [*reads.columns, *(reads.name(name, word) for name, own in words.items() for word in own)]
     require([column.name for column in encoder.columns_] == read, "what f_a reads does not fit its encoding")
     columns = None if facts["columns"] is None else texts(facts["columns"])

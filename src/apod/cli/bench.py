@@ -69,8 +69,14 @@ def bench(
         raise InputError(f"--jobs must be at least 1, got {jobs}.")
     own = None
     if table is not None:
-        columns = {"label": label, "sensitive": sensitive, "positive": positive, "reference": reference}
-        said = FileColumns(**columns, drop=tuple(words(drop or "")), dialect=dialect(sep, decimal, encoding))
+        said = FileColumns(
+            label,
+            sensitive,
+            reference,
+            positive=positive,
+            drop=tuple(words(drop or "")),
+            dialect=dialect(sep, decimal, encoding),
+        )
         own = OwnTable(table.absolute(), said, budget)
     elif label is not None or sensitive is not None or budget is not None:
         raise InputError("--label, --sensitive and --budget are for your own table: name its file first.")

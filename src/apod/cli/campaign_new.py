@@ -8,12 +8,34 @@ from typing import Any
 
 import typer
 
-from apod.cli.shared import DECIMAL, ENCODING, FILES, NAME, SEP, URL, echo, without_password, words
+from apod.cli.shared import (
+    COLUMNS,
+    DECIMAL,
+    EMBED,
+    ENCODING,
+    FILES,
+    LABELS,
+    NAME,
+    NO_CACHE,
+    PICTURE_COLUMN,
+    PICTURE_SIZE,
+    SEP,
+    SKIP_BAD,
+    TEXT,
+    TEXT_EMBED,
+    URL,
+    echo,
+    embedder_names,
+    without_password,
+    words,
+)
 
 
 def new(
     url: str = URL,
-    table: Path = typer.Argument(help="Your people, one row each: CSV, Excel, Parquet, ..., or a .npy matrix."),
+    table: Path = typer.Argument(
+        help="Your people, one row each: CSV, Excel, Parquet, ..., a .npy matrix, or a folder, tar or zip of pictures."
+    ),
     label: str = typer.Option(..., help="The column to predict (two values); of a .npy matrix, its .npy labels."),
     groups: str | None = typer.Option(
         None, help="Names of the groups, comma-separated, in the order of their keys (default: of --known-groups)."
@@ -35,6 +57,16 @@ def new(
     sep: str | None = SEP,
     decimal: str | None = DECIMAL,
     encoding: str | None = ENCODING,
+    labels: Path | None = LABELS,
+    picture_column: str | None = PICTURE_COLUMN,
+    text: str | None = TEXT,
+    columns: str | None = COLUMNS,
+    embed: str | None = EMBED,
+    text_embed: str | None = TEXT_EMBED,
+    picture_size: str | None = PICTURE_SIZE,
+    skip_bad: bool = SKIP_BAD,
+    no_embed_cache: bool = NO_CACHE,
+    hide_pictures: bool = typer.Option(False, "--hide-pictures", help="Annotators see no picture."),
     *,
     settings: Mapping[str, Any],
     guidelines: Path | None = typer.Option(None, exists=True, dir_okay=False, help="Text file with guidelines."),
@@ -61,13 +93,30 @@ def new(
     """Create a campaign over a table of people.
 
     Example: apod campaign new hiring.db people.csv --label hired --groups female,male --budget 40
+
+    Example: apod campaign new faces.db pictures/ --labels labels.csv --label wavy --groups female,male --budget 40
     """
     from apod.campaign import Campaign
     from apod.campaign.audit_sample import audit_advice
+    from apod.campaign.contents import ContentOptions
     from apod.cli.progress_lines import shown_progress
     from apod.data.text_files import dialect
 
-    with shown_progress("Creating the campaign", at_once=True):
+    with shown_progress("Creating the campaign", at_once=True) as progress:
+        contents = None
+        if labels is not None or picture_column is not None or text is not None:
+            contents = ContentOptions(
+                labels=labels,
+                picture=picture_column,
+                text=tuple(words(text or "")),
+                columns=None if columns is None else tuple(words(columns)),
+                embedders=embedder_names(embed, text_embed, picture_size),
+                skip_bad=skip_bad,
+                keep=not no_embed_cache,
+                image_root=image_root,
+                hide=hide_pictures,
+                progress=progress,
+            )
         created = Campaign.create_from_table(
             url,
             table,
@@ -83,6 +132,7 @@ def new(
             id_column=id_column,
             score=score,
             dialect=dialect(sep, decimal, encoding),
+            contents=contents,
             engine_options=settings,
             files=files,
             refit="demand",

@@ -9,7 +9,25 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from apod.cli.shared import DECIMAL, ENCODING, SEP, echo, echo_json, numbers, words
+from apod.cli.shared import (
+    COLUMNS,
+    DECIMAL,
+    EMBED,
+    ENCODING,
+    LABELS,
+    NO_CACHE,
+    PICTURE_COLUMN,
+    PICTURE_SIZE,
+    SEP,
+    SKIP_BAD,
+    TEXT,
+    TEXT_EMBED,
+    echo,
+    echo_json,
+    embedder_names,
+    numbers,
+    words,
+)
 from apod.errors import ApodError, InputError
 from apod.fairness.criterion import parse_criterion
 from apod.method.settings import SHARED, Settings, settings_from
@@ -18,11 +36,15 @@ if TYPE_CHECKING:
     from apod.data import Dataset
     from apod.data.own import FileColumns
     from apod.method.annotators import Annotator
+    from apod.models.content_columns import ContentColumns
+    from apod.models.embedder import EmbedderNames
+    from apod.run import Listener
 
 
 def run(
     dataset: str = typer.Argument(
-        help="A name from `apod datasets`, your own table (CSV, Excel, JSON Lines, Parquet, ...), or a .npy matrix."
+        help="A name from `apod datasets`, your own table (CSV, Excel, JSON Lines, Parquet, ...), a .npy matrix, or a "
+        "folder, tar or zip of pictures."
     ),
     label: str | None = typer.Option(
         None, help="Own file: the column to predict (two values); for a .npy matrix, its .npy file of labels."
@@ -53,6 +75,15 @@ def run(
     criterion: str | None = typer.Option(
         None, help='What must hold at the end, fixed before the first answer: "gap:sex <= 0.05", "accuracy >= 0.8".'
     ),
+    labels: Path | None = LABELS,
+    picture_column: str | None = PICTURE_COLUMN,
+    text: str | None = TEXT,
+    columns: str | None = COLUMNS,
+    embed: str | None = EMBED,
+    text_embed: str | None = TEXT_EMBED,
+    picture_size: str | None = PICTURE_SIZE,
+    skip_bad: bool = SKIP_BAD,
+    no_embed_cache: bool = NO_CACHE,
     *,
     settings: Mapping[str, Any],
     split: str | None = typer.Option(None, help="Training, validation and test shares, e.g. 0.25,0.25,0.5."),
@@ -72,6 +103,8 @@ def run(
     Example: apod run people.csv --label hired --sensitive gender --budget 40
 
     Example: apod run people.csv --label hired --sensitive gender --score model_score
+
+    Example: apod run pictures/ --labels labels.csv --label wavy --sensitive male
     """
     from apod.data.own import FileColumns
     from apod.data.text_files import dialect
@@ -86,13 +119,18 @@ def run(
         drop=tuple(words(drop or "")),
         known=known_groups,
         dialect=dialect(sep, decimal, encoding),
+        text=tuple(words(text or "")),
+        picture=picture_column,
+        columns=None if columns is None else tuple(words(columns)),
     )
-    data = _load(dataset, said, data_dir, _split(split), chosen.body)
+    names = embedder_names(embed, text_embed, picture_size)
+    data = _load(dataset, said, data_dir, _split(split), chosen.body, labels)
     asks = (groups is not None or known_groups is not None) and budget != 0
-    annotator = _person(data, chosen, score) if asks else None
-    against = _compared(compare, data, annotator)
+    if asks:
+        _check_person(chosen)
+    against = _compared(compare, data, asks)
     folder = out or Path("out") / data.name
-    _check_folder(folder, resume, asks_a_person=annotator is not None)
+    _check_folder(folder, resume, asks_a_person=asks)
 
     from apod.cli.progress import TerminalListener
     from apod.run import run_experiment
@@ -103,9 +141,11 @@ def run(
     if criterion is not None:
         parse_criterion(criterion).check_attribute(data.attribute)
     fixed = fix_criterion(folder, criterion, resume)
-    listener = TerminalListener(quiet=annotator is not None)
+    listener = TerminalListener(quiet=asks)
     try:
         with listener:
+            data, contents = _embedded(data, names, seed, skip_bad, not no_embed_cache, listener)
+            annotator = _person(data, score) if asks else None
             outcome = run_experiment(
                 data,
                 chosen,
@@ -127,7 +167,7 @@ def run(
                 other = run_experiment(seen, against, seed=seed, budget=budget, preset=str(compare))
                 outcome.result["compared"] = compared(other.result)
             listener.stage("Writing the report")
-            report = write_outcome(outcome, folder)
+            report = write_outcome(outcome, folder, contents)
     except KeyboardInterrupt:
         kept = (folder / "checkpoint" / "answers.jsonl").exists()
         then = "All answers are kept: run the same command with --resume." if kept else "Nothing was asked yet."
@@ -153,7 +193,12 @@ def for_matrix(name: str, given: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _load(
-    name: str, said: FileColumns, data_dir: Path | None, split: tuple[float, float, float] | None, body: str | None
+    name: str,
+    said: FileColumns,
+    data_dir: Path | None,
+    split: tuple[float, float, float] | None,
+    body: str | None,
+    labels: Path | None,
 ) -> Dataset:
     from apod.data import DATASETS
     from apod.data.embeddings import is_matrix, is_parquet_folder, load_embedded
@@ -169,30 +214,62 @@ def _load(
         raise InputError("Give --sensitive (groups are recorded) or --groups (you are asked), not both.")
     if names is not None and len(set(names)) < 2:
         raise InputError("--groups needs at least two different names, comma-separated.")
-    if is_matrix(path) or (body == "precomputed" and is_parquet_folder(path)):
+    if name not in DATASETS and (labels is not None or said.text or said.picture):
+        from apod.data.load import load_contents
+
+        data = load_contents(path, said, labels)
+    elif is_matrix(path) or (body == "precomputed" and is_parquet_folder(path)):
         data = load_embedded(path, said)
     else:
         data = load_data(name, said, data_dir)
     return data if split is None else replace(data, task=replace(data.task, split=split))
 
 
-def _compared(preset: str | None, data: Dataset, annotator: Annotator | None) -> Settings | None:
+def _embedded(
+    data: Dataset, names: EmbedderNames, seed: int, skip_bad: bool, keep: bool, listener: Listener
+) -> tuple[Dataset, ContentColumns | None]:
+    """The dataset with pictures and texts embedded, texts as the training part alone teaches; as it is without any."""
+    if not data.contents:
+        return data, None
+    from apod.data.dataset import split_rows
+    from apod.models.content_columns import embed_dataset
+    from apod.models.embedding import embedding_folder
+
+    def progress(done: int, total: int, text: str) -> None:
+        if done == 0:
+            listener.stage(text)
+        listener.body(done, total, text)
+
+    return embed_dataset(
+        data,
+        names,
+        folder=embedding_folder() if keep else None,
+        learn_from=lambda own: split_rows(own.key, len(own), own.task.split, seed).train,
+        skip_bad=skip_bad,
+        progress=progress,
+    )
+
+
+def _compared(preset: str | None, data: Dataset, asks: bool) -> Settings | None:
     """The settings of the preset to compare with; InputError where it cannot run on this."""
     if preset is None:
         return None
-    if annotator is not None:
+    if asks:
         raise InputError("--compare asks about other people: it needs recorded groups (--sensitive).")
     return settings_from(
         {"preset": preset, **({"body": "precomputed"} if data.embedded and preset != "default" else {})}
     )
 
 
-def _person(data: Dataset, settings: Settings, score: str | None) -> Annotator:
+def _check_person(settings: Settings) -> None:
+    if settings.trajectories != SHARED:
+        raise InputError("The paper preset asks anew for every strength: answer by hand with the default preset.")
+
+
+def _person(data: Dataset, score: str | None) -> Annotator:
     from apod.method.annotators import TerminalPrompt
     from apod.run.correction import without_score
 
-    if settings.trajectories != SHARED:
-        raise InputError("The paper preset asks anew for every strength: answer by hand with the default preset.")
     data = data if score is None else without_score(data, score)  # whoever answers must not see a prediction
     return TerminalPrompt(data, say=lambda text: echo(text, err=True), listen=_listen)
 
@@ -226,6 +303,7 @@ def predict(
     ),
     out: Path = typer.Option(..., help="File for row, id, base and corrected decision and score of everybody."),
     id_column: str | None = typer.Option(None, "--id", help="The column that names people (default: one named id)."),
+    pictures: Path | None = typer.Option(None, help="Folder, tar or zip that the table's pictures lie in."),
     strength: float | None = typer.Option(None, help="Another operating point than the saved one; 0: the model alone."),
     as_json: bool = typer.Option(False, "--json", help="Print a summary as JSON."),
 ) -> None:
@@ -245,7 +323,7 @@ def predict(
     loaded = APODClassifier.load(classifier)
     if strength is not None:
         loaded = loaded.at(strength)
-    people, ids = read_people(loaded, table, id_column)
+    people, ids = read_people(loaded, table, id_column, pictures)
     found = decide(loaded, people, ids)
     columns = [found.table[name].tolist() for name in found.table.columns]
     write_private(out, write_cells(list(found.table.columns), zip(*columns, strict=True)))

@@ -19,6 +19,7 @@ from apod.text import printable
 if TYPE_CHECKING:
     from apod.campaign import Campaign
     from apod.maxmin.select import OpenElsewhere
+    from apod.models.embedder import EmbedderNames
 
 
 def echo(*cells: object, err: bool = False, end: str = "\n", **style: Any) -> None:
@@ -37,6 +38,15 @@ PRESET_HELP = "'paper' is the paper to the letter; `apod run` then has a traject
 SEP: Any = typer.Option(None, help="Text file: what separates cells, one character or tab (default: recognised).")
 DECIMAL: Any = typer.Option(None, help="Text file: the decimal sign, . or , (default: recognised per column).")
 ENCODING: Any = typer.Option(None, help="Text file: its encoding, as cp1252 (default: UTF-8).")
+LABELS: Any = typer.Option(None, help="For a folder or archive of pictures: the table of their labels.")
+PICTURE_COLUMN: Any = typer.Option(None, help="The column with pictures (bytes or paths), or that names them.")
+COLUMNS: Any = typer.Option(None, help="Beside pictures and texts: the only columns that are features (default: all).")
+TEXT: Any = typer.Option(None, help="Columns of free text to learn from, comma-separated.")
+EMBED: Any = typer.Option(None, help="What embeds pictures: efficientnet-lite0 (default), or a model's folder.")
+TEXT_EMBED: Any = typer.Option(None, help="What embeds texts: hashed (default), or a sentence model's folder.")
+PICTURE_SIZE: Any = typer.Option(None, help="Width x height that pictures are squeezed to (default: 112x128).")
+SKIP_BAD: Any = typer.Option(False, "--skip-bad", help="Leave rows out whose picture cannot be used, and count them.")
+NO_CACHE: Any = typer.Option(False, "--no-embed-cache", help="Do not keep embeddings for the next time.")
 ENGINE: Any = typer.Option("local", help="Where the work is done: local, or ray for a cluster.")
 ADDRESS: Any = typer.Option(None, help="Address of the Ray cluster: HOST:PORT, or auto, or local.")
 
@@ -81,6 +91,16 @@ def numbers(option: str, text: str | None) -> tuple[float, ...] | None:
         return tuple(float(part) for part in text.split(","))
     except ValueError:
         raise InputError(f"{option} takes numbers separated by commas, got {text!r}.") from None
+
+
+def embedder_names(embed: str | None, text_embed: str | None, size: str | None) -> EmbedderNames:
+    """Which embedders were asked for."""
+    from apod.models.embedder import EFFICIENTNET, HASHED, PICTURE_SIZE, EmbedderNames
+
+    width, _, height = (size or "x".join(map(str, PICTURE_SIZE))).lower().partition("x")
+    if not (width.isdecimal() and height.isdecimal()):
+        raise InputError(f"--picture-size takes width x height, as 112x128, got {size!r}.")
+    return EmbedderNames(embed or EFFICIENTNET, text_embed or HASHED, (int(width), int(height)))
 
 
 def offers_settings(command: Callable[..., None], leave_out: Sequence[str] = ()) -> Callable[..., None]:

@@ -126,11 +126,11 @@ def read_features(frame: pd.DataFrame, decimal: Decimal | None = None) -> tuple[
     return features, [note for column in columns for note in column.notes]
 
 
-def features_of(columns: Sequence[TableColumn]) -> tuple[pd.DataFrame, list[str]]:
-    """The features among the columns, and everything that is wrong with them."""
+def features_of(columns: Sequence[TableColumn], needed: bool = True) -> tuple[pd.DataFrame, list[str]]:
+    """The features among the columns, of which there must be one where they are `needed`, and all that is wrong."""
     kept = {column.name: column.values for column in columns if column.values is not None}
     problems = [problem for column in columns for problem in column.problems]
-    if not kept and not problems:
+    if needed and not kept and not problems:
         problems = ["No column is left to learn from: besides label and groups the table needs features."]
     return pd.DataFrame(kept), problems
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -13,6 +13,7 @@ from pandas.api import types
 from pyarrow.interchange import from_dataframe
 from scipy import sparse
 
+from apod.data.contents import Content
 from apod.errors import InputError
 from apod.randomness import generator
 
@@ -67,9 +68,24 @@ class Dataset:
     known: IntArray | None = None  # (n,) groups the user hands in, which cost nothing; UNKNOWN: may be asked about
     embedded: bool = False  # the features are an embedding, as given
     attribute: str = "group"  # what the groups are values of
+    contents: tuple[Content, ...] = ()  # pictures and texts, until they are embedded among the features
+    shown: pd.DataFrame | None = None  # what a person is shown of a row, where that is not the features
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def take(self, rows: IntArray) -> Dataset:
+        """These rows, in this order."""
+        return replace(
+            self,
+            features=self.features.iloc[rows].reset_index(drop=True),
+            labels=self.labels[rows],
+            groups=self.groups[rows],
+            rows=self.rows[rows],
+            known=None if self.known is None else self.known[rows],
+            contents=tuple(content.take(rows) for content in self.contents),
+            shown=None if self.shown is None else self.shown.iloc[rows].reset_index(drop=True),
+        )
 
     @property
     def key(self) -> str:

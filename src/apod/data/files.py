@@ -22,6 +22,7 @@ import pandas as pd
 import pyarrow as pa
 from pyarrow import feather, parquet
 
+from apod.data.contents import Unreadable
 from apod.data.dataset import refuse_repeated
 from apod.data.text_files import (
     MISSING_CELLS,
@@ -41,16 +42,6 @@ EXCEL_SUFFIXES = (".xlsx", ".xlsm")
 JSON_SUFFIXES = (".jsonl", ".ndjson")
 
 
-class Unreadable:
-    """A cell that is neither a number nor text; whoever needs the column refuses it by name."""
-
-    def __init__(self, kind: str) -> None:
-        self._kind = kind
-
-    def __repr__(self) -> str:
-        return f"<{self._kind}>"
-
-
 def read_parquet(path: Path) -> pd.DataFrame:
     """The table of a Parquet file."""
     refuse_repeated(list(parquet.read_schema(path).names))
@@ -68,7 +59,7 @@ def _from_arrow(table: pa.Table) -> pd.DataFrame:
     frame: pd.DataFrame = table.to_pandas(ignore_metadata=True)  # a stored pandas index is a column like any other
     for place, field in enumerate(table.schema):
         if pa.types.is_nested(field.type) or _is_bytes(field.type):
-            cells = [None if cell is None else Unreadable(str(field.type)) for cell in frame.iloc[:, place]]
+            cells = [None if cell is None else Unreadable(str(field.type), cell) for cell in frame.iloc[:, place]]
             frame[field.name] = pd.Series(cells, index=frame.index, dtype=object)
     return frame
 
@@ -134,7 +125,7 @@ def read_json_lines(path: Path) -> pd.DataFrame:
 
 
 def _plain(cell: Any) -> Any:
-    return Unreadable(type(cell).__name__) if isinstance(cell, list | dict) else cell
+    return Unreadable(type(cell).__name__, cell) if isinstance(cell, list | dict) else cell
 
 
 _TYPED: dict[tuple[str, ...], Callable[[Path], pd.DataFrame]] = {

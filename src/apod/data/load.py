@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from apod.data.contents import holds_pictures, picture_place_name
 from apod.data.dataset import UNKNOWN, Dataset
 from apod.data.files import looks_like_a_file
 from apod.data.named import NamedDataset
@@ -156,6 +157,23 @@ def load_data(name_or_path: str | Path, said: FileColumns, data_dir: str | Path 
     if isinstance(name_or_path, str) and not looks_like_a_file(text):
         raise UnknownName("dataset", text, DATASETS)
     return load_file(Path(name_or_path), said)
+
+
+def load_contents(path: Path, said: FileColumns, labels: Path | None = None) -> Dataset:
+    """A table with columns of pictures or texts; or, with `labels`, a folder or archive of pictures and their table.
+
+    Of a table of labels only the columns that are asked for (`said.columns`) are features beside the pictures.
+    """
+    if labels is None:
+        if path.exists() and said.picture is None and not said.text and holds_pictures(path):
+            raise InputError(f"{path.name} holds pictures: name the table of their labels, --labels labels.csv.")
+        return load_file(path, said)
+    if not path.exists():
+        raise InputError(f"There is no folder or archive {str(path)!r}: check the path.")
+    if not holds_pictures(path):
+        raise InputError(f"There is no picture in {path}: --labels goes with a folder, tar or zip of pictures.")
+    pictures = replace(said, place=path, columns=said.columns or ())
+    return replace(load_file(labels, pictures), name=picture_place_name(path))
 
 
 def _refuse_columns(name: str, said: FileColumns) -> None:

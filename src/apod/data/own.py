@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,6 +23,7 @@ import numpy as np
 import pandas as pd
 
 from apod.data.columns import FEW_ROWS, Labels, TableColumn, binary_labels, features_of, read_columns, refuse_control
+from apod.data.contents import Content, named_pictures, picture_cells, text_cells
 from apod.data.dataset import UNKNOWN, Dataset, IntArray, Task, category_codes, check_group_count, is_number
 from apod.data.files import read_table, table_name
 from apod.data.text_columns import MANY_WORDS, one_spelling
@@ -45,6 +46,10 @@ class FileColumns:
     drop: tuple[str, ...] = ()
     known: str | None = None  # groups handed in as far as they are on record; the rest may be asked about
     dialect: Dialect = RECOGNISED
+    text: tuple[str, ...] = ()  # columns of free text, to be embedded
+    picture: str | None = None  # the column of pictures, or of their names
+    place: Path | None = None  # the folder or archive that pictures lie in; None: paths go from the table's folder
+    columns: tuple[str, ...] | None = None  # the only other features; None: all other columns
 
     @property
     def recorded(self) -> str | None:
@@ -54,7 +59,7 @@ class FileColumns:
     @property
     def named(self) -> tuple[str, ...]:
         """The columns that were named, each once."""
-        given = (self.label, self.sensitive, self.known, *self.drop)
+        given = (self.label, self.sensitive, self.known, self.picture, *self.text, *self.drop)
         return tuple(dict.fromkeys(name for name in given if name is not None))
 
 
@@ -72,6 +77,7 @@ class Understood:
     group_names: tuple[str, ...]
     notes: tuple[str, ...]
     problems: tuple[str, ...]
+    contents: tuple[Content, ...] = ()
 
     def dataset(self) -> Dataset:
         """The rows as a Dataset; TableProblems with all that must be mended."""
@@ -91,6 +97,7 @@ class Understood:
             notes=self.notes,
             known=None if self.said.known is None else self.groups,
             attribute=self.said.recorded or Dataset.attribute,
+            contents=self.contents,
         )
 
 
@@ -118,8 +125,11 @@ def understand(frame: pd.DataFrame, path: Path, said: FileColumns) -> Understood
             lambda: read_groups(recorded, frame, said.reference, said.group_names, partly=said.sensitive is None)
         )
         groups, names = read if read is not None else (groups, names)
-    found = read_columns(frame.drop(columns=[name for name in said.named if name in columns]), said.dialect.decimal)
-    features, wrong = features_of(found)
+    said, contents = _contents(said, frame, columns, path, problems)
+    out = [name for name in columns if name in said.named or (said.columns is not None and name not in said.columns)]
+    found = read_columns(frame.drop(columns=out), said.dialect.decimal)
+    features, wrong = features_of(found, needed=not contents)
+    features = features.set_axis(frame.index, axis=0) if features.empty else features
     problems.found += wrong if not problems.found or any(column.problems for column in found) else []
     if labels is not None:
         problems.found += copies(features, f"the label {label!r}", labels.codes)
@@ -129,8 +139,28 @@ def understand(frame: pd.DataFrame, path: Path, said: FileColumns) -> Understood
         problems.found += _unnamed_groups(features, names)
     notes = [*(f"Column {name!r} is left out, as asked." for name in said.drop), *(n for c in found for n in c.notes)]
     return Understood(
-        path, said, frame, tuple(found), features, labels, groups, names, tuple(notes), tuple(problems.found)
+        path, said, frame, tuple(found), features, labels, groups, names, tuple(notes), tuple(problems.found), contents
     )
+
+
+def _contents(
+    said: FileColumns, frame: pd.DataFrame, columns: list[str], path: Path, problems: Problems
+) -> tuple[FileColumns, tuple[Content, ...]]:
+    """The columns of pictures and texts; what was said, with the column that names pictures where that was found."""
+    found: list[Content] = []
+    if said.place is not None and (said.picture is None or said.picture in columns):
+        place, rest = said.place, frame.drop(columns=[name for name in said.named if name in columns])
+        naming = frame if said.picture is not None else rest
+        named = problems.collect(lambda: named_pictures(place, naming, said.picture))
+        if named is not None:
+            found.append(Content(named[0], "picture", named[1]))
+            said = replace(said, picture=named[0])
+    elif said.picture in columns:
+        own = str(said.picture)
+        cells = problems.collect(lambda: picture_cells(own, frame[own], path if path.is_dir() else path.parent))
+        found += [] if cells is None else [Content(own, "picture", cells)]
+    found += [Content(name, "text", text_cells(frame[name])) for name in said.text if name in columns]
+    return said, tuple(found)
 
 
 def _check_roles(said: FileColumns, frame: pd.DataFrame, columns: list[str], file: str, problems: Problems) -> None:
@@ -139,8 +169,12 @@ def _check_roles(said: FileColumns, frame: pd.DataFrame, columns: list[str], fil
         two = [name for name in columns if frame[name].nunique() == 2]
         shown = f"those with two values are {_some(two)}" if two else f"it has {_some(columns)}"
         problems.add(f"Say which column of {file} is the label (--label): {shown}.")
-    for name in said.named:
+    for name in (*said.named, *(said.columns or ())):
         problems.collect(partial(require_column, name, columns, file))
+    contents = [*said.text, *([said.picture] if said.picture else [])]
+    for name in contents:
+        if name in (said.label, said.sensitive, said.known, *said.drop) or contents.count(name) > 1:
+            problems.add(f"Column {name!r} is named for two purposes: name it once.")
     if said.sensitive is not None and said.known is not None:
         problems.add("Give --sensitive (it answers only when asked) or --known-groups (you hand it in), not both.")
     if said.label is not None and (said.label == said.recorded or said.label in said.drop):

@@ -40,7 +40,8 @@ class TerminalPrompt:
         names = self._dataset.group_names
         self._say("")
         self._say(printable(f"Row {self._dataset.rows[row]} of {self._dataset.name}"))
-        for column, value in self._dataset.features.iloc[row].items():
+        shown = self._dataset.features if self._dataset.shown is None else self._dataset.shown
+        for column, value in shown.iloc[row].items():
             self._say(printable(f"  {column}: {value}"))
         choices = ", ".join(f"{number} = {name}" for number, name in enumerate(names, start=1))
         while True:

@@ -43,7 +43,10 @@ Recipe = Callable[..., Any]
 def logistic_regression(
     numbers: list[str], categories: list[str], seed: int, most: int | None = MOST_CATEGORIES
 ) -> Any:
-    """Standardised numbers (missing: the median, and a column that says so), one-hot categories."""
+    """Standardised numbers (missing: the median, and a column that says so), one-hot categories.
+
+    So many numbers that they are an embedding share a prior: none is told from chance by itself.
+    """
     from sklearn.compose import ColumnTransformer
     from sklearn.impute import SimpleImputer
     from sklearn.linear_model import LogisticRegression
@@ -55,7 +58,8 @@ def logistic_regression(
     columns = ColumnTransformer(
         [("numbers", make_pipeline(filled, StandardScaler()), numbers), ("categories", hot, categories)]
     )
-    return make_pipeline(columns, LogisticRegression(max_iter=1000))
+    narrow = 1.0 if len(numbers) < EMBEDDED else EMBEDDED_SPREAD / len(numbers)
+    return make_pipeline(columns, LogisticRegression(C=narrow, max_iter=1000))
 
 
 def gradient_boosting(numbers: list[str], categories: list[str], seed: int, most: int | None = MOST_CATEGORIES) -> Any:
@@ -87,7 +91,9 @@ CANDIDATES: Mapping[str, Recipe] = MappingProxyType(
 """The standard models, by name in words, the simplest first."""
 
 EMBEDDED = 200
-"""So many columns, all of them numbers, are embeddings: made for a linear model, and trees take many times as long."""
+"""So many columns of numbers hold an embedding: made for a linear model, and trees take many times as long."""
+EMBEDDED_SPREAD = 3.0
+"""Variance of the logit that all columns of an embedding bring, before anything is known."""
 FEWEST_KNOWN = 10
 """Values of a column of numbers that are not missing, for a model to read it: in every fold there are some then."""
 ONE_THREAD_ROWS = 50_000
@@ -116,7 +122,7 @@ def _fit_best(
     simplest = {name: candidates[name] for name in list(candidates)[:1]}
     if not numbers and not categories:
         numbers, candidates = every, simplest
-    if len(numbers) >= EMBEDDED and not categories:
+    if len(numbers) >= EMBEDDED:
         candidates = simplest
     crowded = any(frame[name].nunique() > MOST_CATEGORIES for name in categories)
     most = MOST_CATEGORIES if crowded else None  # counting categories takes longer than fitting

@@ -15,6 +15,7 @@ from apod.data.dataset import UNKNOWN
 from apod.errors import InputError
 from apod.fairness.criterion import FixedCriterion, parse_criterion
 from apod.files import write_private
+from apod.models.content_columns import ContentColumns
 from apod.randomness import generator
 from apod.report import render_report
 from apod.report.points import AskedPoint, Map, Pictures, Plane, Surface
@@ -156,11 +157,14 @@ def fix_criterion(folder: Path, text: str | None, resume: bool) -> FixedCriterio
     return found
 
 
-def write_outcome(outcome: Outcome, folder: Path) -> Path:
-    """Write result.json, report.html and the classifier; gives the path of the report."""
+def write_outcome(outcome: Outcome, folder: Path, contents: ContentColumns | None = None) -> Path:
+    """Write result.json, report.html and the classifier; gives the path of the report.
+
+    contents: what embedded the table's pictures and texts; the classifier keeps it for new people.
+    """
     start, timing = time.perf_counter(), outcome.result["timing"]
     folder.mkdir(parents=True, exist_ok=True)
-    _write_classifier(outcome, folder / CLASSIFIER)
+    _write_classifier(outcome, folder / CLASSIFIER, contents)
     _write_result(outcome, folder)  # first: whatever happens while drawing, the result is there
     report = folder / "report.html"
     write_private(report, render_report(outcome.result, draw_pictures(outcome)).encode())
@@ -170,9 +174,11 @@ def write_outcome(outcome: Outcome, folder: Path) -> Path:
     return report
 
 
-def _write_classifier(outcome: Outcome, path: Path) -> None:
+def _write_classifier(outcome: Outcome, path: Path, contents: ContentColumns | None) -> None:
     path.unlink(missing_ok=True)  # that of an earlier run
-    outcome.approach.classifier().save(path)
+    classifier = outcome.approach.classifier()
+    classifier.contents_ = contents
+    classifier.save(path)
     outcome.result["classifier"] = path.name
 
 
