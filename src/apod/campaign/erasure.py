@@ -15,21 +15,25 @@ they chose: with the other answers at hand, anybody could refit with either grou
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, date, datetime
 from typing import Any
 
 from sqlalchemy import Connection, Table, delete, func, insert, select, text
 
 from apod.campaign import schema
 from apod.campaign.errors import NotFound, StoreError
+from apod.campaign.events import canonical
 from apod.campaign.files import Files
 from apod.campaign.journal import Desk, Journal
 from apod.campaign.outcomes import forget_outcomes
 from apod.campaign.state import Given, State
 from apod.campaign.store import Store
+from apod.errors import InputError
 
 TABLES = tuple(
     table.name for table in (schema.answers, schema.reasons, schema.models, schema.outcomes, schema.proposals)
@@ -158,10 +162,48 @@ def erase(desk: Desk, models: Files, *, row: int | None, token: int | None, anno
     known = [row] if row is not None and row in state.known else []
     if not hit and not gold and not known:
         raise NotFound("There is no answer of that kind to erase.")
+    about = {given.row for given in hit} | {*gold, *known} if row is not None else set()
+    return _erase(desk, hit, gold, known, about)
+
+
+def expire(desk: Desk, models: Files, name: str, keep_until: str) -> dict[str, Any]:
+    """Erase every answer, end the campaign, and note what became of it: the certificate of deletion.
+
+    InputError before that day, by the database's clock.
+    """
+    state, now = desk.state, datetime.fromtimestamp(desk.at / 1000, UTC)
+    if now.date() < date.fromisoformat(keep_until):
+        raise InputError(f"Nothing is due: answers are kept until {keep_until}.")
+    sweep(desk, models)
+    hit = [given for given in state.answers.values() if not given.erased]
+    gold = [row for row, seq in state.gold.items() if seq not in state.erased]
+    known = [row for row, seq in state.known.items() if seq not in state.erased]
+    done = Erasure(0, 0)
+    if hit or gold or known:
+        rows = {given.row for given in hit} | {*gold, *known}
+        done = _erase(desk, hit, gold, known, rows)
+    certificate = {
+        "campaign": name,
+        "keep_until": keep_until,
+        "erased_at": now.isoformat(timespec="seconds"),
+        "answers": done.answers,
+        "models": done.models,
+        "backups": list(done.backups),  # archives that hold answers still
+    }
+    proof = hashlib.sha256(canonical(certificate).encode()).hexdigest()
+    desk.append("expired", {"certificate": certificate, "hash": proof})
+    if not state.finished:
+        desk.append("finished", {"finished": True})
+    return certificate | {"hash": proof}
+
+
+def _erase(desk: Desk, hit: Sequence[Given], gold: list[int], known: list[int], about: set[int]) -> Erasure:
+    """Delete these values and everything computed from them, and note it; `about`: rows whose reasons go too."""
+    state = desk.state
     values = [seq for given in hit for seq in given.values] + [state.gold[item] for item in gold]
     values += [state.known[item] for item in known]
     spoiled = {model for model, seq in state.models.items() if seq > min(values)}
-    reasons = _reasons(state, spoiled, {given.row for given in hit} | {*gold, *known} if row is not None else set())
+    reasons = _reasons(state, spoiled, about)
     _delete(desk, schema.answers, values)
     _delete(desk, schema.reasons, reasons)
     _delete_models(desk, spoiled)

@@ -205,6 +205,10 @@ def _archived(state: State, event: Event, body: Mapping[str, Any]) -> None:
     state.archived = body["archived"]
 
 
+def _noted(state: State, event: Event, body: Mapping[str, Any]) -> None:
+    """Something that the log is to prove, and that changes nothing."""
+
+
 def _reviewed(state: State, event: Event, body: Mapping[str, Any]) -> None:
     state.reviews[body["question"]] = Review(
         event.seq, body["question"], intern(body["reviewer"]), intern(body["outcome"]), event.at
@@ -275,6 +279,8 @@ _APPLY = {
     "computed": _computed,
     "revised": _revised,
     "archived": _archived,
+    "expired": _noted,
+    "evidence": _noted,
     "reviewed": _reviewed,
     "backup": _backed_up,
     "clock": _clock,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection, Table, select
 
 from apod.campaign import schema
-from apod.campaign.events import GENESIS, commit, link
+from apod.campaign.events import GENESIS, canonical, commit, link
 from apod.campaign.journal import read_events
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ def verify(connection: Connection, campaign: int, noted: str | None = None) -> L
             problems.append("the log does not contain the head that was noted: its end was cut off or replaced")
     erased, wrong = _verify_sealed(connection, campaign, found)
     problems.extend(wrong)
+    problems.extend(_verify_certificates(connection, campaign, found))
     return LogCheck(not problems, len(found), erased, previous, tuple(problems))
 
 
@@ -101,6 +103,21 @@ def _verify_sealed(connection: Connection, campaign: int, found: Any) -> tuple[i
             problems.append(f"the value of event {event.seq} was changed")
     problems.extend(f"there is a value for event {seq}, which does not exist" for seq in sorted(sealed))
     return erased, problems
+
+
+def _verify_certificates(connection: Connection, campaign: int, found: Any) -> list[str]:
+    """Certificates of deletion whose hash is another one, or that speak of values which are still there."""
+    problems = []
+    left = min(_sealed(connection, campaign, schema.answers), default=None)
+    for event in found:
+        if event.kind != "expired":
+            continue
+        body = json.loads(event.body)
+        if hashlib.sha256(canonical(body["certificate"]).encode()).hexdigest() != body["hash"]:
+            problems.append(f"the certificate of deletion of event {event.seq} has another hash")
+        if left is not None and left < event.seq:
+            problems.append(f"there is an answer that event {event.seq} says was erased")
+    return problems
 
 
 def _sealed(connection: Connection, campaign: int, table: Table) -> dict[int, tuple[bytes, str]]:

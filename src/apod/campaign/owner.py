@@ -15,7 +15,7 @@ from apod.campaign.asking import Question
 from apod.campaign.backup import BackupReport, back_up
 from apod.campaign.dashboard import Results
 from apod.campaign.engine import GroupAnswer, Model
-from apod.campaign.erasure import Erasure, erase
+from apod.campaign.erasure import Erasure, erase, expire
 from apod.campaign.formats import format_of
 from apod.campaign.journal import Desk, read_answers
 from apod.campaign.label_studio import labelling_config
@@ -92,10 +92,11 @@ class Owner:
         self._session.journal.submit(command)
         self._session.wake()
 
-    def revise(self, **changes: Any) -> CampaignSettings:
-        """Change guidelines, question, legal_basis, kind or descriptions; every version stays in the log.
+    def revise(self, *, reason: str | None = None, **changes: Any) -> CampaignSettings:
+        """Change guidelines, question, legal_basis, kind, descriptions, criterion or keep_until; the log keeps all.
 
-        Answers given before keep their kind. An empty text means none. Returns the settings as they are now.
+        Answers given before keep their kind. An empty text means none. A criterion changes only with a reason, which
+        stands in the log beside it. Returns the settings as they are now.
         """
         settings = self._session.settings
         wanted = checked_changes(settings, changes)
@@ -103,8 +104,12 @@ class Owner:
         def command(desk: Desk) -> CampaignSettings:
             now = settings.with_changes(desk.state.revised)
             fresh = {name: value for name, value in wanted.items() if getattr(now, name) != value}
+            if "criterion" in fresh and not (reason or "").strip():
+                raise InputError("A criterion changes only with a reason, which stands in the log: say why.")
+            if "criterion" in fresh and fresh["criterion"] is None:
+                raise InputError("A criterion can be replaced, with a reason, but not withdrawn.")
             if fresh:
-                desk.append("revised", {"settings": fresh})
+                desk.append("revised", {"settings": fresh} | ({"reason": reason} if reason else {}))
             return now.with_changes(fresh)
 
         return self._session.journal.submit(command)
@@ -245,6 +250,28 @@ class Owner:
         Readable by its owner alone. Nothing that is erased later is erased from it: `erase` names it.
         """
         return back_up(self._session, Path(path))
+
+    def note_evidence(self, manifest: str) -> None:
+        """Note in the log the hash of a manifest of evidence: whoever verifies it later finds it there."""
+        self._session.journal.submit(lambda desk: desk.append("evidence", {"manifest": manifest}))
+
+    def expire(self) -> dict[str, Any]:
+        """Erase all answers once their time is over, end the campaign, and give the certificate of deletion.
+
+        Its hash stands in the log, and `verify_log` checks that nothing it speaks of is left.
+        """
+        keep_until = self._session.rules().keep_until
+        if keep_until is None:
+            raise InputError("No day was set for the answers to be erased: apod campaign set --keep-until 2027-06-30.")
+
+        def command(desk: Desk) -> dict[str, Any]:
+            forget_noted(self._session)
+            return expire(desk, self._session.models, self._session.settings.name, keep_until)
+
+        certificate = self._session.journal.submit(command)
+        self._session.overwriting.attempt()
+        forget_noted(self._session)
+        return certificate
 
     def log(self) -> list[dict[str, Any]]:
         """Who was asked what, when, why and by which model: one record per event, no answered group."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
+from datetime import UTC, date, datetime
 from typing import Any, Literal
 
 import numpy as np
@@ -15,6 +16,7 @@ from apod.campaign.state import CANNOT_TELL, DECLINED
 from apod.data.dataset import LabelValue, check_group_count
 from apod.data.own import require_column
 from apod.errors import ApodError, BudgetError, InputError
+from apod.fairness.criterion import parse_criterion
 from apod.method.settings import PRESETS, SETTINGS, SHARED, Settings, check_posterior_size, settings_from
 from apod.models.model import probabilities_of
 
@@ -26,6 +28,8 @@ NAME_LIMIT = 200
 TEXT_LIMIT = 100_000
 LONGEST_LEASE = 366 * 86_400
 MOST = 1_000_000_000
+WARNED_DAYS = 14
+"""So many days before answers are to be erased, status and dashboard say so."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,8 @@ class CampaignSettings:
     legal_basis: str | None = None
     question: str | None = None  # what annotators are asked; by default a sentence that goes with the kind
     descriptions: Mapping[str, str] = field(default_factory=dict)  # column -> what it means, shown beside it
+    criterion: str | None = None  # what must hold at the end, as "gap <= 0.05"; changes only with a reason
+    keep_until: str | None = None  # the day, as 2027-06-30, from which answers are to be erased
     label_names: tuple[str, str] = ("0", "1")
     label_values: tuple[LabelValue, LabelValue] | None = None  # with their types; None: of an earlier version, texts
     show: tuple[str, ...] = ()  # columns an annotator sees
@@ -104,6 +110,11 @@ class CampaignSettings:
             found.append("No legal basis is recorded: group answers are special-category data; say why you may ask.")
         if not self.guidelines:
             found.append("No guidelines are recorded: annotators decide for themselves what the groups mean.")
+        if self.keep_until is not None:
+            left = (date.fromisoformat(self.keep_until) - datetime.now(UTC).date()).days
+            if left <= WARNED_DAYS:
+                when = f"since {self.keep_until}" if left <= 0 else f"on {self.keep_until}, in {left} days"
+                found.append(f"Answers are to be erased {when}: apod campaign expire.")
         return tuple(found)
 
 
@@ -146,11 +157,12 @@ def checked(settings: CampaignSettings, rows: int) -> CampaignSettings:
     SETTINGS["least_gain"].check("The least gain", settings.least_gain)
     check_kind(settings.kind)
     checked_changes(settings, {name: getattr(settings, name) for name in ("guidelines", "legal_basis", "question")})
-    values = {item.name: getattr(settings, item.name) for item in fields(settings)}
+    kept = checked_changes(settings, {name: getattr(settings, name) for name in ("criterion", "keep_until")})
+    values = {item.name: getattr(settings, item.name) for item in fields(settings)} | kept
     return CampaignSettings(**{**values, "name": clean_name("campaign name", settings.name), "groups": groups})
 
 
-REVISABLE = ("guidelines", "legal_basis", "question", "kind", "descriptions")
+REVISABLE = ("guidelines", "legal_basis", "question", "kind", "descriptions", "criterion", "keep_until")
 """Settings that the owner may change while a campaign runs."""
 
 
@@ -163,6 +175,10 @@ def checked_changes(settings: CampaignSettings, changes: Mapping[str, Any]) -> d
         if name == "kind":
             check_kind(value)
             found[name] = value
+        elif name == "criterion":
+            found[name] = parse_criterion(value).text if value else None
+        elif name == "keep_until":
+            found[name] = _day(value) if value else None
         elif name == "descriptions":
             unknown = sorted(set(value) - set(settings.show))
             if unknown:
@@ -171,6 +187,17 @@ def checked_changes(settings: CampaignSettings, changes: Mapping[str, Any]) -> d
         else:
             found[name] = _text(name.replace("_", " "), value) if value else None
     return found
+
+
+def _day(text: str) -> str:
+    """A day as 2027-06-30; InputError where it is none, or none that is to come."""
+    try:
+        day = date.fromisoformat(text)
+    except (TypeError, ValueError):
+        raise InputError(f"{text!r} is no day: write it as 2027-06-30.") from None
+    if day <= datetime.now(UTC).date():
+        raise InputError(f"{text} is past: name a day to come, from which answers are to be erased.")
+    return day.isoformat()
 
 
 def _text(what: str, text: str) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from apod.cli.campaign_new import new
-from apod.cli.campaign_owner import archive, backup, extend, restore, set_
+from apod.cli.campaign_owner import archive, backup, expire, extend, restore, set_
 from apod.cli.campaign_report import latest_audit, report, show_status
 from apod.cli.shared import (
     FILES,
@@ -345,6 +345,7 @@ def add_commands(app: typer.Typer) -> None:
         ("pause", pause),
         ("resume", resume),
         ("close", close),
+        ("expire", expire),
         ("archive", archive),
         ("upgrade", upgrade_),
     ):

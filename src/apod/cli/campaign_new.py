@@ -71,6 +71,10 @@ def new(
     settings: Mapping[str, Any],
     guidelines: Path | None = typer.Option(None, exists=True, dir_okay=False, help="Text file with guidelines."),
     legal_basis: str | None = typer.Option(None, help="Why you may ask for this special-category data."),
+    criterion: str | None = typer.Option(
+        None, help='What must hold at the end, fixed now: "gap <= 0.05"; it changes only with a reason.'
+    ),
+    keep_until: str | None = typer.Option(None, help="The day from which answers are to be erased: 2027-06-30."),
     question: str | None = typer.Option(None, help="What annotators are asked (default: a sentence by --kind)."),
     kind: str = typer.Option("perceived", help="Where answers come from: self_reported, records or perceived."),
     overlap: int = typer.Option(1, help="How many people answer each question."),
@@ -138,6 +142,8 @@ def new(
             refit="demand",
             guidelines=guidelines.read_text(encoding="utf-8") if guidelines is not None else None,
             legal_basis=legal_basis,
+            criterion=criterion,
+            keep_until=keep_until,
             question=question,
             kind=kind,
             overlap=overlap,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,9 @@ def set_(
     question: str | None = typer.Option(None, help="What annotators are asked; empty: the usual sentence."),
     legal_basis: str | None = typer.Option(None, help="Why you may ask for this special-category data."),
     kind: str | None = typer.Option(None, help="Of answers from now on: self_reported, records or perceived."),
+    criterion: str | None = typer.Option(None, help='What must hold at the end, as "gap <= 0.05"; needs --reason.'),
+    reason: str | None = typer.Option(None, help="Why the criterion changes; it stands in the log."),
+    keep_until: str | None = typer.Option(None, help="The day from which answers are to be erased: 2027-06-30."),
     describe: list[str] = typer.Option([], help='A column and what it means, as age="in years". Repeatable.'),
     campaign: str | None = NAME,
     files: Path | None = FILES,
@@ -48,18 +52,43 @@ def set_(
     Example: apod campaign set hiring.db --guidelines guidelines.md --kind records
     """
     changes: dict[str, Any] = {"question": question, "legal_basis": legal_basis, "kind": kind}
+    changes |= {"criterion": criterion, "keep_until": keep_until}
     changes["guidelines"] = None if guidelines is None else guidelines.read_text(encoding="utf-8")
     given = {name: value for name, value in changes.items() if value is not None}
     with opened_campaign(url, campaign, files) as opened:
         if describe:
             given["descriptions"] = {**opened.rules().descriptions, **dict(map(_described, describe))}
         if not given:
-            raise InputError("Say what to change: --guidelines, --question, --legal-basis, --kind or --describe.")
-        now = opened.owner.revise(**given)
+            raise InputError("Say what to change: --guidelines, --question, --kind, --criterion, ... (--help).")
+        now = opened.owner.revise(reason=reason, **given)
     if as_json:
         echo_json({name: getattr(now, name) for name in given})
         return
     echo(f"Changed: {', '.join(name.replace('_', ' ') for name in given)}. Annotators see it with their next question.")
+
+
+def expire(
+    url: str = URL,
+    out: Path | None = typer.Option(None, help="Write the certificate of deletion to this file too."),
+    campaign: str | None = NAME,
+    files: Path | None = FILES,
+    as_json: bool = JSON,
+) -> None:
+    """Erase all answers once their day (--keep-until) has come, end the campaign, and certify the deletion.
+
+    Example: apod campaign expire hiring.db --out certificate.json
+    """
+    from apod.files import write_private
+
+    with opened_campaign(url, campaign, files) as opened:
+        certificate = opened.owner.expire()
+    if out is not None:
+        write_private(out, (json.dumps(certificate, indent=1) + "\n").encode())
+    if as_json:
+        echo_json(certificate)
+        return
+    echo(f"{certificate['answers']} answers and {certificate['models']} models are erased; the campaign has ended.")
+    echo(f"certificate {certificate['hash']}: it stands in the log, and `apod log verify` checks it.")
 
 
 def archive(

@@ -128,7 +128,7 @@ def report(
         from apod.cli.evidence import write_evidence_of
         from apod.evidence.sources import Stated
 
-        write_evidence_of(url, evidence, Stated(system, decided_by))
+        write_evidence_of(url, evidence, Stated(system, decided_by), campaign, files)
         return
     from apod.files import write_private
     from apod.report.campaign_facts import campaign_facts

@@ -61,7 +61,7 @@ def evidence_of_run(result: Facts, stated: Stated, files: Mapping[str, str]) -> 
     table = joint_table(result["joint_counts"]["groups"], result["joint_counts"]["unknown"])
     whole = findings(table, names, result["notion"], seed, key, "groups on record, test part")
     audit = result.get("audit")
-    inferred = _from_audit(audit, "answers of people of the test part drawn at random") if audit else _expected(result)
+    inferred = from_audit(audit, "answers of people of the test part drawn at random") if audit else _expected(result)
     attribute = Attribute(
         groups=tuple(names),
         reference=result["reference"],
@@ -98,17 +98,17 @@ def evidence_of_run(result: Facts, stated: Stated, files: Mapping[str, str]) -> 
         **files,
     }
     fixed = [result["criterion"]] if result.get("criterion") else []
-    made = _moment(result["made_at"])
+    made = moment(result["made_at"])
     return Evidence(
         source="run",
         apod_version=__version__,
         made_at=result["made_at"],
-        reevaluate_by=_year_after(made),
+        reevaluate_by=year_after(made),
         seed=seed,
         draws_key=key,
         scope=scope,
         criterion=verdict(fixed, attribute.measured, attribute.inferred),
-        necessity=_necessity(attribute),
+        necessity=necessity(attribute),
         provenance=_run_provenance(result),
         attributes={result["attribute"]: attribute},
         intersections=ONE_ATTRIBUTE,
@@ -128,7 +128,7 @@ def evidence_of_audit(facts: Facts, stated: Stated, files: Mapping[str, str]) ->
     known = int(table[:-1].sum())
     basis = f"people whose group is known, {known} of {table.sum()}"
     whole = findings(table, names, facts["notion"], seed, "audit", basis) if alike else None
-    inferred = _from_audit(facts, "answers, and guesses corrected by them, about everybody in the table")
+    inferred = from_audit(facts, "answers, and guesses corrected by them, about everybody in the table")
     attribute = Attribute(
         groups=tuple(names),
         reference=facts["reference"],
@@ -142,7 +142,7 @@ def evidence_of_audit(facts: Facts, stated: Stated, files: Mapping[str, str]) ->
         changes=changed(table, names) if alike and whole is not None and whole.after is not None else None,
         ll144=ll144(table.sum(2), names, f"{described['file']}, column {described['attribute']}") if alike else None,
         no_ll144=None if alike else DRAWN_UNALIKE,
-        by_guess=_guesses(facts),
+        by_guess=guesses(facts),
     )
     scope = Scope(
         system=stated.system,
@@ -161,12 +161,12 @@ def evidence_of_audit(facts: Facts, stated: Stated, files: Mapping[str, str]) ->
         source="audit",
         apod_version=__version__,
         made_at=facts["made_at"],
-        reevaluate_by=_year_after(_moment(facts["made_at"])),
+        reevaluate_by=year_after(moment(facts["made_at"])),
         seed=seed,
         draws_key="audit",
         scope=scope,
         criterion=verdict([], attribute.measured, attribute.inferred),
-        necessity=_necessity(attribute),
+        necessity=necessity(attribute),
         provenance=_audit_provenance(facts),
         attributes={described["attribute"]: attribute},
         intersections=ONE_ATTRIBUTE,
@@ -221,7 +221,7 @@ def _number(found: Findings | None, metric: str) -> Estimated:
     return (found.after or found.before).metrics.get(metric, Estimated(None))
 
 
-def _from_audit(audit: Facts, basis: str) -> Findings:
+def from_audit(audit: Facts, basis: str) -> Findings:
     """What an audit infers, as `apod audit --json` has it."""
     names = list(audit["predictions"])
     after = names[-1] if len(names) > 1 else None
@@ -286,12 +286,13 @@ def _expected(result: Facts) -> Findings | None:
     )
 
 
-def _guesses(audit: Facts) -> dict[str, float | None]:
+def guesses(audit: Facts) -> dict[str, float | None]:
+    """What proxies alone say of the gap before and after."""
     views = list(audit["predictions"].values())
     return {"base": views[0]["by_proxies"], "selected": views[-1]["by_proxies"]}
 
 
-def _necessity(attribute: Attribute) -> tuple[str, ...]:
+def necessity(attribute: Attribute) -> tuple[str, ...]:
     """What could have been said without anybody's group."""
     found = attribute.measured or attribute.inferred
     said = ["Without anybody's group nothing tells a gap from none: there is nothing to guess groups from."]
@@ -367,10 +368,11 @@ def _run_access(result: Facts) -> Access:
     return Access(roles, None, "no date was set; delete the run's folder to delete the answers", ())
 
 
-def _moment(text: str) -> datetime:
+def moment(text: str) -> datetime:
+    """A moment as results have it."""
     return datetime.strptime(text, "%Y-%m-%d %H:%M UTC").replace(tzinfo=UTC)
 
 
-def _year_after(moment: datetime) -> str:
+def year_after(moment: datetime) -> str:
     """A bias audit is to be no older than a year when the system is used (LL144)."""
     return (moment + timedelta(days=365)).strftime("%Y-%m-%d")

@@ -21,8 +21,8 @@ from apod.text import plain
 
 Facts = Mapping[str, Any]
 
-FREE = ("made_at", "apod_version", "reevaluate_by", "scope.system", "scope.decided_by")
-"""What another computation of the same numbers may say differently."""
+FREE = ("made_at", "apod_version", "reevaluate_by", "fingerprints.log head")
+"""What another computation of the same numbers may say differently; a log that grew must contain the head."""
 
 
 @dataclass(frozen=True)
