@@ -50,6 +50,13 @@ def test_time_and_revocation_end_access(workshop: Workshop) -> None:
     assert sorted(states) == [("link", "revoked"), ("link", "revoked"), ("session", "revoked"), ("token", "revoked")]
 
 
+@pytest.mark.parametrize("token", ["abc\0.def", "\0", "é.secret", ".", ""])
+def test_a_token_that_is_none_opens_nothing(workshop: Workshop, token: str) -> None:
+    access = workshop.create().owner.access
+    assert access.redeem(token) is None
+    assert access.visitor(token, "token") is None
+
+
 def test_old_entries_are_swept_away(workshop: Workshop) -> None:
     access = workshop.create().owner.access
     access.grant("maria", days=1)

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import text
 
 from apod.campaign import Campaign, GroupAnswer, Store, campaigns
-from apod.campaign.errors import NotFound, SchemaError, StoreError
+from apod.campaign.errors import Conflict, NotFound, SchemaError, StoreError
 from apod.campaign.journal import Journal
 from apod.campaign.state import State
 from apod.errors import InputError
@@ -193,6 +193,24 @@ class SafetyContract(Contract):
         campaign.owner.erase(row=question.row)
         assert question.row not in [*answer_all(campaign, "b"), *answer_all(campaign, "c")]
         assert campaign.status().answered == 10
+
+    def test_a_question_about_an_erased_row_is_taken_back_from_whoever_holds_it(self, workshop: Workshop) -> None:
+        campaign = workshop.create(budget=6, overlap=2)
+        first = campaign.ask("a")
+        assert first is not None
+        second = campaign.ask("b")
+        assert second is not None
+        assert second.row == first.row
+        campaign.tell(first, group_of(first.row))
+        campaign.owner.erase(row=first.row)
+        for annotator in "abc":
+            following = campaign.ask(annotator)
+            assert following is not None
+            assert following.row != first.row
+        with pytest.raises(Conflict, match="was erased"):
+            campaign.tell(second, GROUPS[0])
+        assert campaign.status().answered == 1  # what was erased stays paid for
+        assert campaign.owner.verify_log().ok
 
     def test_a_model_fitted_on_an_erased_answer_is_never_published(self, workshop: Workshop) -> None:
         campaign = workshop.create()

@@ -203,6 +203,8 @@ class Access:
     def _holder(self, connection: Connection, token: str) -> Any:
         """The row of a token whose secret is right."""
         id_, _, secret = token[:200].partition(".")
+        if not (id_.isascii() and id_.isprintable()):
+            return None  # no id of ours, and PostgreSQL refuses a text with NUL
         table = schema.access
         row = connection.execute(self._query.where(table.c.campaign == self._campaign, table.c.id == id_)).first()
         return row if _right(secret, _NOBODY if row is None else row.hash) else None

@@ -58,6 +58,10 @@ def tell(desk: Desk, token: int, value: Value, kind: str, annotator: str | None,
                 "This question has a different answer already: to change it, correct it (`apod tell --correct`)."
             )
         return _receipt(state, given, repeated=True)
+    if state.questions[held.number].row in state.erased_rows:
+        raise Conflict(
+            "An answer about this person was erased: nothing more is recorded about them. Ask for the next one."
+        )
     late = not state.live(held, desk.now)
     own = [other.token for other in _own_leases(state, held) if state.live(other, desk.now)]
     body = {
@@ -136,6 +140,9 @@ def take_in(desk: Desk, incoming: Iterable[Incoming], cancelled: Iterable[int | 
     repeated, conflicts = 0, []
     seen: dict[tuple[int, str], Value] = {}
     for item in incoming:
+        if item.row in state.erased_rows:
+            repeated += 1  # a file made before the erasure brings nothing back
+            continue
         there = own_answer(state, item.row, item.annotator)
         if there is not None:
             stored = Value(there.outcome, desk.answer(there.values[-1]))
@@ -145,7 +152,7 @@ def take_in(desk: Desk, incoming: Iterable[Incoming], cancelled: Iterable[int | 
             seen[item.row, item.annotator] = item.value
             fresh.append(item)
             continue
-        if stored == item.value or (there is not None and there.erased):
+        if stored == item.value:
             repeated += 1
         else:
             conflicts.append(item.row)

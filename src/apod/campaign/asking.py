@@ -263,8 +263,7 @@ def _has_room(state: State, asked: Asked, annotator: str, assigned: Counter[int]
     mine = _own_leases(state, asked, annotator)
     if asked.row in state.withdrawn or annotator in asked.skipped or any(state.live(held, now) for held in mine):
         return False
-    erased = any(state.answers[seq].erased for seq in asked.given)  # what was erased is not asked for again
-    if erased or own_answer(state, asked.row, annotator) is not None:
+    if asked.row in state.erased_rows or own_answer(state, asked.row, annotator) is not None:
         return False
     if asked.purpose == GOLD:
         return bool(mine) and not would_be_taken(state, asked, annotator, mine[-1].expires)
@@ -283,7 +282,8 @@ def _due_gold(state: State, annotator: str) -> int | None:
     block, place = divmod(state.met.get(annotator, 0), every)
     if state.last_gold.get(annotator, -1) >= block * every or place < _draw(state, annotator, "block", block) % every:
         return None
-    left = [row for row in state.gold if row not in state.withdrawn and not _was_put(state, row, annotator)]
+    gone = state.withdrawn.keys() | state.erased_rows
+    left = [row for row in state.gold if row not in gone and not _was_put(state, row, annotator)]
     return min(left, key=lambda row: _draw(state, annotator, "row", row), default=None)
 
 

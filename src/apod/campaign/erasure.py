@@ -215,6 +215,9 @@ def _erase(desk: Desk, hit: Sequence[Given], gold: list[int], known: list[int], 
         "sealed": sorted({*values, *reasons} - state.erased),
         "models": sorted(spoiled),
     }
+    rows = {given.row for given in hit} | {*gold, *known}
+    for held in [held for held in state.outstanding.values() if state.questions[held.number].row in rows]:
+        desk.append("released", {"token": held.token, "cause": "erased"})  # nobody is shown this person any more
     note_due(desk, desk.append("erased", body))
     desk.publish([], None)  # proposals of a spoiled model go too
     there = tuple(copy.name for copy in state.backups if copy.seq > min(values))

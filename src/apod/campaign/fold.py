@@ -161,6 +161,7 @@ def _erased(state: State, event: Event, body: Mapping[str, Any]) -> None:
     state.erased.update(body["sealed"])
     for seq in body["answers"]:
         state.answers[seq].erased = True
+        state.erased_rows.add(state.answers[seq].row)
         acts = state.acts.get(state.answers[seq].annotator, [])
         if seq in acts:
             acts.remove(seq)
@@ -170,6 +171,7 @@ def _erased(state: State, event: Event, body: Mapping[str, Any]) -> None:
         state.gold.pop(row, None)
         state.known.pop(row, None)
         state.retired.add(row)
+        state.erased_rows.add(row)
     if state.model in body["models"]:
         state.model, state.model_answers = None, 0
 

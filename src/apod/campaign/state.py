@@ -153,6 +153,7 @@ class State:
     skips: dict[int, int] = field(default_factory=dict)  # event -> token
     keys: dict[str, int] = field(default_factory=dict)  # idempotency key -> event
     erased: set[int] = field(default_factory=set)  # events whose sealed value was erased
+    erased_rows: set[int] = field(default_factory=set)  # rows an answer was erased of: nobody is asked about them again
     models: dict[str, int] = field(default_factory=dict)  # model -> its event
     reviews: dict[int, Review] = field(default_factory=dict)  # question -> the latest decision about it
     receipts: dict[str, int] = field(default_factory=dict)  # hash of a receipt's code -> the answer
