@@ -326,6 +326,7 @@ def measured(base: Base, fitted: FittedCorrection, judge_on: str, seed: int, rev
         "audit_width": audit_widths(base, rows),
         "signed_mean": expected.mean(axis=0),
         "signed_interval": np.quantile(expected, [0.025, 0.975], axis=0),
+        "signed_part": np.quantile(fitted.signed_gaps(len(rows), seed), [0.025, 0.975], axis=0),
     }
 
 

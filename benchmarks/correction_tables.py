@@ -96,7 +96,7 @@ def _row(task: str, budget: int, pairs: list[tuple[Arrays, Arrays]], caution: in
     )
     share = shares(before, after, best) if task not in FAIR else f"harm {(after - before).mean():+.3f}"
     base_covered, selected = np.mean(base_covers(runs)), np.mean([r.covered for r in own])
-    inside = [((r["signed_interval"][0] <= r["base"]) & (r["base"] <= r["signed_interval"][1])).mean() for r in runs]
+    inside = [((r["signed_part"][0] <= r["base"]) & (r["base"] <= r["signed_part"][1])).mean() for r in runs]
     width = np.mean([r["base_interval"][2] - r["base_interval"][1] for r in runs])
     signed = np.array([r["signed_interval"][1] - r["signed_interval"][0] for r in runs])
     audit = np.array([r["audit_width"] for r in runs]) / np.sqrt(budget)

@@ -20,6 +20,7 @@ from apod.method.correction_choice import (
     common_noise,
     costs,
     falls,
+    keep,
     sampling_roots,
     trace_paths,
 )
@@ -118,6 +119,11 @@ def test_limits_count_costs_with_their_standard_errors() -> None:
     assert affordable(cost, Limits(0.01, 0.015)).all()
     assert not affordable(cost, Limits(0.009, 0.015)).any()
     assert not affordable(cost, Limits(0.01, 0.013)).any()
+
+
+def test_a_frozen_correction_is_dropped_when_it_is_worth_nothing_or_would_turn_a_difference_around() -> None:
+    found = Falls(np.array([[0.04, 0.04, -0.01]]), np.zeros((1, 3)), np.ones((1, 3)), np.array([[0.05, 0.4, 0.0]]))
+    assert [keep(found, Limits(), place).applied for place in range(3)] == [True, False, False]
 
 
 def test_more_caution_never_prefers_a_less_certain_fall() -> None:

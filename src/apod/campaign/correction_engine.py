@@ -39,6 +39,7 @@ from apod.heads.correction import BiasScores, Correction
 from apod.method.algorithm1 import Answers
 from apod.method.corrected import GuessedGroups, ModelPool
 from apod.method.correction_fit import FittedCorrection, Population
+from apod.method.group_knowledge import GroupKnowledge, columns_named, read_knowledge
 from apod.method.model_mitigation import RANDOM_SHARES, ModelMitigation
 from apod.method.posterior import People
 from apod.method.questions import Asking
@@ -101,8 +102,12 @@ def base_model(materials: Materials, settings: Settings) -> BaseModel:
     threshold = threshold_of(settings)
     scores = np.asarray(parts["scores"], dtype=np.float64)
     calibration = fit_calibration(scores, training, threshold)
-    seen = part(features, rows.training)
-    model = ScoredModel(ScoresModel(None, threshold), calibration, TableEncoder().fit(seen))
+    seen, known = part(features, rows.training), _knowledge(materials, settings)
+    model = ScoredModel(
+        ScoresModel(None, threshold),
+        calibration,
+        TableEncoder().fit(seen, read_as=None if known is None else known.read_as),
+    )
     pool = ModelPool(model, model.score(None, seen, scores), training, len(training))
     held_out = None
     if len(rows.held_out):
@@ -120,7 +125,14 @@ def fit_base(materials: Materials, settings: Settings, name: str | None = None) 
     seen, labels = part(materials.features(), rows.training), materials.labels()[rows.training]
     only = name if name is not None else ON_EMBEDDINGS if materials.manifest.get("embedding") else None
     candidates: Mapping[str, Recipe] = CANDIDATES if only is None else {only: CANDIDATES[only]}
-    return fit_standard(seen, labels, materials.settings.seed, candidates=candidates, threshold=threshold)
+    unread = columns_named(settings.group_probability)
+    seed = materials.settings.seed
+    return fit_standard(seen, labels, seed, candidates=candidates, threshold=threshold, unread=unread)
+
+
+def _knowledge(materials: Materials, settings: Settings) -> GroupKnowledge | None:
+    """What the campaign was told of the groups when it was created."""
+    return read_knowledge(settings, materials.settings.groups, materials.settings.label_names)
 
 
 def threshold_of(settings: Settings) -> float:
@@ -183,7 +195,9 @@ class CorrectionEngine:
         self._rows = pool_rows(materials)
         self.base = base_model(materials, self.settings)
         names, self._key = materials.settings.groups, materials.settings.name
-        self._mitigation = self.base.pool.mitigation(self.settings, len(names), self._seed, self._key)
+        self._mitigation = self.base.pool.mitigation(
+            self.settings, len(names), self._seed, self._key, _knowledge(materials, self.settings)
+        )
 
     @property
     def population(self) -> Population:

@@ -33,6 +33,7 @@ from apod.data.files import read_table
 from apod.data.own import FileColumns, refuse_copies, require_column, understand
 from apod.data.text_files import RECOGNISED, Dialect
 from apod.errors import InputError
+from apod.method.group_knowledge import columns_named
 
 if TYPE_CHECKING:
     from apod.models.content_columns import ContentColumns
@@ -260,6 +261,8 @@ def _display(files: Files, pool: Pool, settings: CampaignSettings) -> tuple[tupl
         raise InputError("Two columns of display have the same name: rename one.")
     frame = frame.rename(columns=str)
     labels = {column for column in frame.columns if _is_label(frame[column], pool.labels)}
+    if pool.show is None:  # a probability of the group would sway whoever answers
+        frame = frame.drop(columns=columns_named(settings.engine.get("group_probability")), errors="ignore")
     shown = shown_columns(frame, pool.show, labels, settings.groups, settings.show_label)
     if settings.image_column is not None:
         require_column(settings.image_column, list(frame.columns), "the table to show")

@@ -18,6 +18,7 @@ from apod.errors import InputError
 from apod.method.corrected import CorrectedModel, ModelPool, corrected, model_pool
 from apod.method.correction_fit import STRENGTHS, FittedCorrection
 from apod.method.gap_interval import GapEstimate
+from apod.method.group_knowledge import columns_named, read_knowledge, refuse_contradiction
 from apod.method.model_mitigation import ModelMitigation
 from apod.method.settings import Settings
 from apod.models.embedding_steps import embedding_step
@@ -176,7 +177,8 @@ def fit_model(
         reads = fit_reads(X)
         read = reads.of(X)
         threshold = 0.5 if settings.threshold is None else settings.threshold
-        fitted = fit_standard(read, rows.labels, seed, threshold=threshold)
+        unread = columns_named(settings.group_probability)
+        fitted = fit_standard(read, rows.labels, seed, threshold=threshold, unread=unread)
     else:
         y = classes[rows.labels if positive else 1 - rows.labels]
         fitted = fit_estimator(estimator, X, y, seed, settings.threshold, classes[positive])
@@ -187,9 +189,12 @@ def fit_model(
         warn_if_trained_on(fitted, read, rows.labels, seed)
         if settings.threshold is None:
             _check_own_decisions(fitted.model)
-    pool = model_pool(fitted, (read if estimator is None else X, rows.labels), reads=(read, None))
-    mitigation = pool.mitigation(settings, max(2, len(rows.group_names)), seed, key)
+    known = read_knowledge(settings, rows.group_names, [str(classes[1 - positive]), str(classes[positive])])
+    read_as = None if known is None else known.read_as
+    pool = model_pool(fitted, (read if estimator is None else X, rows.labels), reads=(read, None), read_as=read_as)
+    mitigation = pool.mitigation(settings, max(2, len(rows.group_names)), seed, key, known)
     mitigation.answers[0] = rows.answers()
+    refuse_contradiction(known, rows.labels, *mitigation.answers[0].known())
     mitigation.refit()
     own = estimator is not None
     return fitted_model(pool, mitigation, reads, columns, classes, positive, fitted.name, settings, own=own)

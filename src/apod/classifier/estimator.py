@@ -82,6 +82,9 @@ class APODClassifier(FittedClassifier):
         What a correction may cost in accuracy and balanced accuracy, as fractions, standard errors included.
     caution : float, default=.6
         Standard deviations by which the expected fall of the gap must exceed 0 for a correction to be applied.
+    group_share, group_probability : str or None, default=None
+        What you know of the groups beforehand: "female=.48" (or "female:LABEL=.35"), and columns of X with their
+        probabilities, "female:p_female". f_a starts from it and learns how far to trust it.
     positive : label, default=None
         The label that counts as positive in TPR and FPR. None: the only one of the two that reads 1, true, yes, y or
         t; else the larger number, or the later in alphabetical order.
@@ -185,6 +188,8 @@ class APODClassifier(FittedClassifier):
         max_accuracy_loss: float = Settings.max_accuracy_loss,
         max_balanced_loss: float = Settings.max_balanced_loss,
         caution: float = Settings.caution,
+        group_share: str | None = Settings.group_share,
+        group_probability: str | None = Settings.group_probability,
         positive: Any = None,
         random_state: int | np.random.RandomState | None = None,
         strengths: Literal["grid"] | Sequence[float] = "grid",
@@ -213,6 +218,8 @@ class APODClassifier(FittedClassifier):
         self.max_accuracy_loss = max_accuracy_loss
         self.max_balanced_loss = max_balanced_loss
         self.caution = caution
+        self.group_share = group_share
+        self.group_probability = group_probability
         self.positive = positive
         self.random_state = random_state
         self.strengths = strengths

@@ -29,7 +29,10 @@ def audit(
     reference: str | None = typer.Option(None, help="The group others are compared with (default: the largest)."),
     positive: str | None = typer.Option(None, help="Which label is the positive one."),
     proxy: str | None = typer.Option(
-        None, help="Columns with P(group), as female:p_female; of two groups one will do."
+        None,
+        "--group-probability",
+        "--proxy",
+        help="Columns with P(group), as female:p_female; of two groups one will do.",
     ),
     features: str | None = typer.Option(
         None, help='Columns to guess groups from (default: all others; "none": answers alone).'
@@ -60,6 +63,7 @@ def audit(
     from apod.audit.table import AuditColumns, read_audit
     from apod.data.text_files import dialect
     from apod.fairness.notions import find_notion
+    from apod.method.group_knowledge import pairs
     from apod.report.audit_page import audit_facts
 
     said = AuditColumns(
@@ -70,7 +74,7 @@ def audit(
         group_names=tuple(words(groups)) if groups is not None else None,
         reference=reference,
         positive=positive,
-        proxies=_pairs(proxy) if proxy is not None else None,
+        proxies=pairs("--group-probability", proxy) if proxy is not None else None,
         features=None if features is None else () if features == "none" else tuple(words(features)),
         drop=tuple(words(drop or "")),
         id=id_column,
@@ -90,13 +94,6 @@ def audit(
         echo_json(facts)
         return
     render(audited, within, facts["needed"][str(within)])
-
-
-def _pairs(text: str) -> dict[str, str]:
-    pairs = [part.split(":", 1) for part in words(text)]
-    if not pairs or any(len(pair) != 2 for pair in pairs):
-        raise InputError(f"--proxy takes GROUP:COLUMN, comma-separated, got {text!r}.")
-    return {group.strip(): column.strip() for group, column in pairs}
 
 
 def _write(facts: dict[str, Any], report: Path | None, result: Path | None) -> None:

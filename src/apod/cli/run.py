@@ -268,9 +268,12 @@ def _check_person(settings: Settings) -> None:
 
 def _person(data: Dataset, score: str | None) -> Annotator:
     from apod.method.annotators import TerminalPrompt
+    from apod.method.group_knowledge import columns_named
     from apod.run.correction import without_score
 
     data = data if score is None else without_score(data, score)  # whoever answers must not see a prediction
+    told = columns_named(settings.group_probability)
+    data = replace(data, features=data.features.drop(columns=told, errors="ignore"))
     return TerminalPrompt(data, say=lambda text: echo(text, err=True), listen=_listen)
 
 

@@ -144,7 +144,7 @@ def _type(name: str) -> Any:
     """What the option of a setting holds: lists are read from text."""
     default = getattr(Settings, name)
     if default is None:
-        return (str if SETTINGS[name].choices else float) | None
+        return (float if "float" in str(Settings.__annotations__[name]) else str) | None
     return (str if isinstance(default, tuple) else type(default)) | None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -19,20 +19,28 @@ MISSING = "missing"
 MAX_CATEGORIES = 256
 """How many categories of one column get a column of their own."""
 
+SURE = 0.005
+"""Probabilities nearer to 0 or 1 than this are read as this near: no column is to settle a question alone."""
+
 Floats = npt.NDArray[np.float64]
+ReadAs = Literal["number", "log odds", "log"]
 FORMAT = 2
 READABLE = (1, 2)  # 1: number columns without gaps
 
 
 @dataclass(frozen=True)
 class NumberColumn:
-    """A column that becomes (x - mean) / scale; a missing x is `fill`, and a 0/1 column says so where `fit` saw one."""
+    """A column that becomes (x - mean) / scale; a missing x is `fill`, and a 0/1 column says so where `fit` saw one.
+
+    A column of probabilities is read as their log odds, or logarithms: x is these then.
+    """
 
     name: str
     mean: float
     scale: float
     fill: float | None = None  # the median; None where a number may not be missing
     flags_missing: bool = False
+    read_as: ReadAs = "number"
 
     @property
     def encoded_names(self) -> tuple[str, ...]:
@@ -47,6 +55,7 @@ class NumberColumn:
         missing = np.isnan(values)
         if self.fill is not None:
             values = np.where(missing, self.fill, values)
+        values = _read_as(self.name, values, self.read_as)
         with np.errstate(over="ignore"):  # refused just below
             scaled = ((values - self.mean) / self.scale).astype(np.float32)
         if not np.isfinite(scaled).all():
@@ -98,10 +107,11 @@ class TableEncoder:
     def __init__(self, max_categories: int = MAX_CATEGORIES, *, gaps: bool = True) -> None:
         self.max_categories, self.gaps = max_categories, gaps
 
-    def fit(self, X: Any, rows: IntArray | None = None) -> Self:
+    def fit(self, X: Any, rows: IntArray | None = None, read_as: Mapping[str, ReadAs] | None = None) -> Self:
         """Learn means, deviations and categories from these rows and no others: from `rows` of X where given.
 
-        What is wrong with a number is said of any row of X, by its position in X.
+        What is wrong with a number is said of any row of X, by its position in X. Columns that `read_as` names hold
+        probabilities.
         """
         frame = as_frame(X)
         if len(frame) == 0:
@@ -111,7 +121,10 @@ class TableEncoder:
                 if is_number(frame[name]):
                     _numbers(str(name), frame[name], self.gaps)
             frame = frame.iloc[rows]
-        return self._settle(tuple(self._fit_column(str(name), frame[name]) for name in frame.columns))
+        told = read_as or {}
+        return self._settle(
+            tuple(self._fit_column(str(name), frame[name], told.get(str(name), "number")) for name in frame.columns)
+        )
 
     @classmethod
     def of_numbers(cls, names: Sequence[str], means: Floats, scales: Floats) -> Self:
@@ -140,6 +153,7 @@ class TableEncoder:
         """All that was learned, as plain data that JSON holds without loss."""
         columns = [
             {"name": c.name, "mean": c.mean, "scale": c.scale, "fill": c.fill, "flags_missing": c.flags_missing}
+            | ({} if c.read_as == "number" else {"read_as": c.read_as})
             if isinstance(c, NumberColumn)
             else {"name": c.name, "categories": list(c.categories)}
             for c in self.columns_
@@ -165,9 +179,11 @@ class TableEncoder:
         self.blocks_ = np.repeat(np.arange(len(columns), dtype=np.int64), widths)
         return self
 
-    def _fit_column(self, name: str, column: pd.Series[Any]) -> NumberColumn | CategoryColumn:
+    def _fit_column(self, name: str, column: pd.Series[Any], read_as: ReadAs) -> NumberColumn | CategoryColumn:
         if is_number(column):
-            return _fitted(name, _numbers(name, column, self.gaps), self.gaps)
+            return _fitted(name, _numbers(name, column, self.gaps), self.gaps, read_as)
+        if read_as != "number":
+            raise InputError(f"Column {name!r} is to hold probabilities, and holds text: give numbers from 0 to 1.")
         codes, keys = _with_missing(name, column)
         counts: dict[str, int] = {}
         for key, count in zip(keys, np.bincount(codes, minlength=len(keys)), strict=True):
@@ -203,23 +219,42 @@ def check_numbers(X: Any, rows: IntArray, gaps: bool = True) -> None:
 def _column_from(entry: Mapping[str, Any]) -> NumberColumn | CategoryColumn:
     if "categories" in entry:
         return CategoryColumn(str(entry["name"]), tuple(str(c) for c in entry["categories"]))
-    fill = entry.get("fill")
+    fill, read_as = entry.get("fill"), entry.get("read_as", "number")
+    if read_as not in get_args(ReadAs):
+        raise ValueError(read_as)
     return NumberColumn(
         str(entry["name"]),
         float(entry["mean"]),
         float(entry["scale"]),
         None if fill is None else float(fill),
         entry.get("flags_missing") is True,
+        read_as,
     )
 
 
-def _fitted(name: str, values: Floats, gaps: bool) -> NumberColumn:
+def _fitted(name: str, values: Floats, gaps: bool, read_as: ReadAs = "number") -> NumberColumn:
     """The number column these values teach."""
     missing = np.isnan(values)
     if not gaps or not missing.any():
-        return NumberColumn(name, *_mean_and_scale(values), _median(values) if gaps else None)
+        moments = _mean_and_scale(_read_as(name, values, read_as))
+        return NumberColumn(name, *moments, _median(values) if gaps else None, read_as=read_as)
     fill = 0.0 if missing.all() else _median(values[~missing])
-    return NumberColumn(name, *_mean_and_scale(np.where(missing, fill, values)), fill, flags_missing=True)
+    moments = _mean_and_scale(_read_as(name, np.where(missing, fill, values), read_as))
+    return NumberColumn(name, *moments, fill, flags_missing=True, read_as=read_as)
+
+
+def _read_as(name: str, values: Floats, read_as: ReadAs) -> Floats:
+    """Probabilities on the scale that they are read on; InputError where one is none."""
+    if read_as == "number":
+        return values
+    outside = ~((values >= 0) & (values <= 1))
+    if outside.any():
+        raise InputError(
+            f"Column {name!r} holds {values[outside][0]:g} in row {int(outside.argmax())} (counting from 0): "
+            "probabilities are numbers from 0 to 1."
+        )
+    inside = values.clip(SURE, 1 - SURE)
+    return np.asarray(np.log(inside) - (np.log1p(-inside) if read_as == "log odds" else 0.0))
 
 
 def _median(values: Floats) -> float:

@@ -64,6 +64,12 @@ def positive(name: str, value: Any) -> None:
         raise InputError(f"{name} is {value!r}: pass a positive number.")
 
 
+def words(name: str, value: Any) -> None:
+    """A check for texts that are not empty."""
+    if not isinstance(value, str) or not value.strip():
+        raise InputError(f"{name} is {value!r}: pass a text.")
+
+
 def different_strengths(name: str, value: Any) -> None:
     """A check for positive numbers, none of them twice."""
     if isinstance(value, str) or not isinstance(value, Iterable):

@@ -7,6 +7,7 @@ continuous in the strength and cross the model's threshold exactly where the cor
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -15,11 +16,13 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import softmax
 
+from apod.data.encode import ReadAs
 from apod.errors import InputError
 from apod.fairness.notions import find_notion
 from apod.heads.correction import Correction
 from apod.method.correction_choice import Limits
 from apod.method.correction_fit import STRENGTHS, FittedCorrection
+from apod.method.group_knowledge import GroupKnowledge
 from apod.method.model_mitigation import ModelMitigation
 from apod.method.posterior import BLOCK, Reader
 from apod.method.settings import Settings
@@ -124,7 +127,9 @@ class ModelPool:
     labels: IntArray  # (n,) 0 or 1
     training: int  # so many come first: only these may be asked about
 
-    def mitigation(self, settings: Settings, n_groups: int, seed: int, key: str = "") -> ModelMitigation:
+    def mitigation(
+        self, settings: Settings, n_groups: int, seed: int, key: str = "", known: GroupKnowledge | None = None
+    ) -> ModelMitigation:
         """Algorithm 1 around the model, before any answer; `key` tells this pool's random questions from others'."""
         return ModelMitigation(
             self.people,
@@ -137,20 +142,26 @@ class ModelPool:
             seed=seed,
             key=key,
             selector=settings.selector,
+            knowledge=None if known is None else known.placed(self.scored.encoder, self.people.inputs),
         )
 
 
 def model_pool(
-    fitted: Fitted, training: tuple[Any, IntArray], others: tuple[Any, IntArray] | None = None, reads: Any | None = None
+    fitted: Fitted,
+    training: tuple[Any, IntArray],
+    others: tuple[Any, IntArray] | None = None,
+    reads: Any | None = None,
+    read_as: Mapping[str, ReadAs] | None = None,
 ) -> ModelPool:
     """Calibrate a model on its training part and score everybody its correction is judged on.
 
     training, others: rows as the model takes them, and labels 0/1; `others` were not fitted on · reads: what f_a reads
-    of the training part and of the others, two tables, where that is not what the model reads.
+    of the training part and of the others, two tables, where that is not what the model reads · read_as: columns of
+    probabilities among these.
     """
     rows, labels = training
     first, second = reads if reads is not None else (None, None)
-    scored = scored_model(fitted, labels, rows if first is None else first)
+    scored = scored_model(fitted, labels, rows if first is None else first, read_as)
     people = scored.score(rows, first, fitted.training_scores)
     if others is None or len(others[1]) == 0:
         return ModelPool(scored, people, labels, len(labels))

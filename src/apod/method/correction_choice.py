@@ -233,7 +233,11 @@ def sampling_roots(paths: Paths) -> tuple[Floats, Floats]:
 
 
 def affordable(costs: Costs, limits: Limits) -> BoolArray:
-    """(A, R) whether costs plus one standard error stay within the limits."""
+    """(A, R) whether costs plus one standard error stay within the limits.
+
+    The error is that of the loss itself, over people whose decision changes. A whole one: the cheapest of hundreds of
+    candidates is dearer than it looks.
+    """
     return np.asarray(
         (costs.accuracy + costs.accuracy_error <= limits.accuracy)
         & (costs.balanced + costs.balanced_error <= limits.balanced)
@@ -257,9 +261,9 @@ def choose(found: Falls, costs: Costs, limits: Limits) -> Chosen:
 
 
 def keep(found: Falls, limits: Limits, strength: int) -> Chosen:
-    """This strength of the only direction there is, applied where it is still worth more than 0."""
+    """This strength of the only direction there is, applied where it is still worth more than 0 and turns nothing."""
     worth = float(found.worth(limits.caution)[0, strength])
-    return Chosen(0, strength, worth, worth > 0)
+    return Chosen(0, strength, worth, worth > 0 and bool(found.reverses[0, strength] <= limits.reversal))
 
 
 def common_noise(count: int, cells: int, groups: int, rng: np.random.Generator) -> Floats:

@@ -38,7 +38,8 @@ from apod.method.correction_choice import (
     keep,
     trace_paths,
 )
-from apod.method.gap_interval import GapEstimate, estimate_gap
+from apod.method.gap_interval import GapEstimate, estimate_gap, part_rates, signed_differences
+from apod.method.group_knowledge import PlacedKnowledge, ToldShares, told_shares
 from apod.method.posterior import (
     DEFAULT_PRIOR,
     Block,
@@ -81,6 +82,8 @@ class Population:
     notion: Notion
     n_groups: int
     prior: Prior = DEFAULT_PRIOR
+    means: Floats | None = None  # (G - 1, p + 5) of the prior, where probabilities of the groups were told
+    told: ToldShares | None = None
 
     def __len__(self) -> int:
         return len(self.people)
@@ -110,11 +113,14 @@ def make_population(
     n_groups: int,
     seed: int,
     prior: Prior = DEFAULT_PRIOR,
+    knowledge: PlacedKnowledge | None = None,
 ) -> Population:
     """The first `training` people say how f_a reads inputs; the others are read the same way."""
-    reader = fit_reader(take(people, slice(0, training)), seed)
+    reader = fit_reader(take(people, slice(0, training)), seed, None if knowledge is None else knowledge.factors)
     columns = reader.columns(people).astype(np.float32)
-    return Population(people, eta, cut, reader, columns, training, notion, n_groups, prior)
+    means = None if knowledge is None else knowledge.means(reader.centre, reader.ordinary_count, columns.shape[1])
+    told = None if knowledge is None else told_shares(knowledge, columns, people.labels)
+    return Population(people, eta, cut, reader, columns, training, notion, n_groups, prior, means, told)
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,9 +183,18 @@ class FittedCorrection:
         return [self._estimate(rates, part, seed) for rates in (self.paths.base, *along)]
 
     def _estimate(self, rates: Floats, part: int, seed: int) -> GapEstimate:
+        rng = generator(seed, "sampling of a part", part)
+        return estimate_gap(self.population.notion, rates, self._people(part), rng)
+
+    def signed_gaps(self, part: int, seed: int) -> Floats:
+        """(S, k x (G - 1)) the model's signed gaps in a part of so many people, by draws and their sampling."""
+        rng = generator(seed, "sampling of a part", part)
+        return signed_differences(part_rates(self.paths.base, self._people(part), rng))
+
+    def _people(self, part: int) -> Floats:
+        """(k, G) how many people tell a part's rates from those of the draws: the part is sampled, and so are we."""
         of_part = self.paths.expected.mean(axis=0) * part / len(self.population)
-        people = 1 / (1 / of_part + 1 / np.nanmean(self.paths.people, axis=0))
-        return estimate_gap(self.population.notion, rates, people, generator(seed, "sampling of a part", part))
+        return np.asarray(1 / (1 / of_part + 1 / np.nanmean(self.paths.people, axis=0)))
 
     @property
     def reason(self) -> str:
@@ -251,8 +266,8 @@ def sample_population(
     """Answered rows in order, their likelihoods (n, G), and the posterior that they leave."""
     rows = np.array(sorted(answers), dtype=np.int64)
     likelihood = np.array([answers[row] for row in rows.tolist()])
-    people = take(population.people, rows)
-    return rows, likelihood, sample(population.reader, people, rows, likelihood, seed, kept, population.prior)
+    people, told = take(population.people, rows), (population.prior, population.means, population.told)
+    return rows, likelihood, sample(population.reader, people, rows, likelihood, seed, kept, *told)
 
 
 def judge(

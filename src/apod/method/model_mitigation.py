@@ -21,6 +21,7 @@ from apod.maxmin import Coverage
 from apod.method.algorithm1 import Answered, Answers, Ask, Question, put
 from apod.method.correction_choice import Limits
 from apod.method.correction_fit import FittedCorrection, Frozen, Population, fit_correction, make_population
+from apod.method.group_knowledge import PlacedKnowledge
 from apod.method.posterior import People
 from apod.method.questions import FIRST_RANDOM, RANDOM_SHARE, Asking
 from apod.method.selection import SELECTORS, Choice, Likeness, Scores, View
@@ -56,6 +57,7 @@ class ModelMitigation:
         seed: int,
         key: str = "",
         selector: str = "gap",
+        knowledge: PlacedKnowledge | None = None,
     ) -> None:
         """People: the training part, scored out of fold, then those who are judged on besides.
 
@@ -63,7 +65,9 @@ class ModelMitigation:
         probability at which the model's decision changes · key: what tells this population's randomness from others'.
         """
         people = People(scored.inputs, labels, scored.decisions, scored.margins)
-        self.population: Population = make_population(notion, people, scored.eta, cut, training, n_groups, seed)
+        self.population: Population = make_population(
+            notion, people, scored.eta, cut, training, n_groups, seed, knowledge=knowledge
+        )
         self.limits, self.seed, self.key, self.selector = limits, seed, key, selector
         self.answers = [Answers()]
         self.closed: tuple[int, ...] = ()

@@ -5,7 +5,8 @@ answers, and *targeted* columns: label, decision, both together, and the model's
 depends on the groups' shares in the cells (label x decision) alone. An f_a that is right on average over everybody can
 be wrong in a cell; the targeted columns let answers correct that, and until then keep intervals honest. Since the
 decision is a function of x, they have little to do where f_a reads x well: a second, narrow width for them is as
-probable as the wide one before any answer.
+probable as the wide one before any answer. Probabilities of the groups that came with the table are columns of their
+own, taken at their word before any answer; how far to trust them is learnt (`method.group_knowledge`).
 
 Draws are a function of the seed and the sorted answers. They are kept as weights; memberships are made block by block.
 """
@@ -13,14 +14,14 @@ Draws are a function of the seed and the sorted answers. They are kept as weight
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import expit, softmax
 
-from apod.method.sampler import CHAINS, KEPT, Design, draw_normal_weights, draw_weights
+from apod.method.sampler import CHAINS, KEPT, Design, Told, draw_normal_weights, draw_weights
 from apod.randomness import generator
 
 Floats = npt.NDArray[np.float64]
@@ -51,16 +52,21 @@ class Prior:
     margin: float = 0.4
     narrow: float = 0.2  # the three above may be so much narrower
     narrow_share: float = 0.5  # with this probability
+    trust: float = 0.5  # of the weights of probabilities that were told, around what they say
     exact_answers: int = MANY_ANSWERS  # up to so many answers draws are exact
 
-    def grid(self, ordinary: int) -> tuple[Floats, Floats]:
-        """(T, p + 5) variances of the weights at every width, and (T,) log probabilities of the widths."""
+    def grid(self, ordinary: int, told: int = 0) -> tuple[Floats, Floats]:
+        """(T, p + 5) variances of the weights at every width, and (T,) log probabilities of the widths.
+
+        The last `told` of the ordinary columns are probabilities that came with the table.
+        """
         variances, logs = [], []
         scales = ((1.0, 1 - self.narrow_share), (self.narrow, self.narrow_share))
         for width in self.widths:
             for scale, share in scales if self.narrow_share > 0 else scales[:1]:
                 targeted = scale * np.array([self.decision, self.both, self.margin])
-                variances.append([*np.full(ordinary, width), self.intercept**2, self.label**2, *targeted**2])
+                read = [*np.full(ordinary - told, width), *np.full(told, self.trust**2)]
+                variances.append([*read, self.intercept**2, self.label**2, *targeted**2])
                 logs.append(-0.5 * (np.log(width / self.usual_width) / self.width_spread) ** 2 + np.log(share))
         return np.array(variances), np.array(logs)
 
@@ -91,6 +97,7 @@ class Reader:
     decision_mean: float
     margin_means: Floats  # (2, 2) by label and decision
     margin_scale: float
+    told: int = 0  # so many of the components, the last ones, are probabilities that came with the table
 
     @property
     def ordinary_count(self) -> int:
@@ -109,15 +116,18 @@ class Reader:
         return np.column_stack([self.ordinary(people.inputs), *own])
 
 
-def fit_reader(people: People, seed: int) -> Reader:
+def fit_reader(people: People, seed: int, told: Mapping[int, float] | None = None) -> Reader:
     """Principal components of these people's inputs, and the means and scales of their targeted columns.
 
     A 0/1 column of a rare category is scaled by the root of its standard deviation: half way between counting each
-    column the same and counting each person the same.
+    column the same and counting each person the same. told: columns of the inputs that are read by themselves, each
+    times its factor.
     """
+    told = told or {}
     inputs = np.asarray(people.inputs[:: max(1, len(people) // COVARIANCE_ROWS)], dtype=np.float64)
     centre, spread = inputs.mean(axis=0), inputs.std(axis=0)
     scale = 1 / np.sqrt(np.where(spread > 1e-9, spread, np.inf))  # a constant column says nothing
+    scale[list(told)] = 0
     start = np.diag(scale) if len(scale) <= MOST_INPUTS else scale[:, None] * _projection(len(scale), seed)
     covariance = np.atleast_2d(np.cov((inputs - centre) @ start, rowvar=False))
     values, vectors = np.linalg.eigh(covariance)
@@ -127,9 +137,17 @@ def fit_reader(people: People, seed: int) -> Reader:
     kept = min(MOST_COMPONENTS, enough, int((values > 1e-9 * total).sum()) or 1)
     components = start @ vectors[:, :kept] / np.sqrt(max(float(values[:kept].sum()), 1e-300))
     components *= np.sign(components[np.abs(components).argmax(axis=0), np.arange(kept)])  # the same on every machine
+    alone = np.zeros((len(scale), len(told)))
+    alone[list(told), np.arange(len(told))] = list(told.values())
     means = np.array([[_mean(people.margins[_cell(people, y, d)]) for d in (0, 1)] for y in (0, 1)])
     return Reader(
-        centre, components, people.labels.mean(), people.decisions.mean(), means, max(people.margins.std(), 1e-9)
+        centre,
+        np.column_stack([components, alone]),
+        people.labels.mean(),
+        people.decisions.mean(),
+        means,
+        max(people.margins.std(), 1e-9),
+        len(told),
     )
 
 
@@ -192,17 +210,20 @@ def sample(
     seed: int,
     kept: int = KEPT,
     prior: Prior = DEFAULT_PRIOR,
+    means: Floats | None = None,
+    told: Told | None = None,
 ) -> Posterior:
     """The posterior after these answers: the same whatever their order.
 
     people: those answered about · rows (n,) what they are called, in any order · likelihood (n, G) of each answer given
-    the person's group; one-hot where certain.
+    the person's group; one-hot where certain · means (G - 1, p + 5) of the prior · told: what else is known.
     """
     order = np.argsort(rows, kind="stable")
     columns = reader.columns(people)[order]
-    variances, logs = prior.grid(reader.ordinary_count)
+    variances, logs = prior.grid(reader.ordinary_count, reader.told)
     rng = generator(seed, "posterior of f_a", answers_key(rows[order], likelihood[order]))
-    design = Design(columns, variances, logs)
+    shifted = (reader.ordinary_count, reader.ordinary_count + 1)  # intercept and label
+    design = Design(columns, variances, logs, means, told, shifted)
     if len(rows) > prior.exact_answers:
         return Posterior(reader, draw_normal_weights(design, likelihood[order], rng, CHAINS * kept))
     return Posterior(reader, draw_weights(design, likelihood[order], rng, kept=kept)[0])

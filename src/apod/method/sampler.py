@@ -1,13 +1,17 @@
 """Draws from the posterior of a logistic f_a with a learnt prior width: exact, or normal after many answers.
 
-log P(a_i = g) / P(a_i = reference) = x_i w_g,      w_gj ~ N(0, v_tj),      t on a grid of widths
+log P(a_i = g) / P(a_i = reference) = x_i w_g,      w_gj ~ N(m_gj, v_tj),      t on a grid of widths
 
 Each group is compared with the reference, the last group, on the people who belong to one of the two. Polya-Gamma
 Gibbs (Polson, Scott, Windle 2013): given omega_i ~ PG(1, logit_i) all else is Gaussian, so the width is drawn with the
 weights integrated out. Several chains run side by side in one batched program.
 
+What is told besides the answers (the share of a group) has a likelihood of its own. A Gibbs sweep is reversible, so it
+serves as a proposal that this likelihood alone accepts or refuses; random shifts of single weights help where what is
+told is sharper than what the answers say.
+
 With thousands of answers the posterior is as good as normal, and Gibbs sampling would take minutes. The model and its
-prior are those of `gibbs.py`.
+prior are those of `gibbs.py`; what was told besides the answers adds nothing to so many, and is left out.
 """
 
 from __future__ import annotations
@@ -23,11 +27,15 @@ from scipy.special import expit
 
 Floats = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+Told = Callable[[Floats], Floats]
+"""(C,) log likelihood of what was told besides the answers, by weights (C, G - 1, p)."""
 Step = Callable[[Floats, Floats, IntArray, bool, np.random.Generator], tuple[Floats, IntArray]]
 
 CHAINS, BURN_IN, KEPT, THIN = 8, 24, 32, 2
 WIDTHS_EVERY = 2
 """Sweeps from one draw of the prior's width to the next: it takes most of the time and moves slowly."""
+SHIFT = 0.3
+"""Standard deviation of the random shifts."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +45,9 @@ class Design:
     columns: Floats  # (n, p)
     variances: Floats  # (T, p) prior variances, one row per width on the grid
     log_prior: Floats  # (T,) how probable a width is before any answer, as a logarithm
+    means: Floats | None = None  # (G - 1, p) of the prior; None: 0
+    told: Told | None = None
+    shifted: tuple[int, ...] = ()  # columns whose weights are shifted at random where something was told
 
 
 def draw_weights(
@@ -55,26 +66,66 @@ def draw_weights(
     certain. The last group is the reference. True groups behind uncertain answers are drawn along.
     """
     columns, free = design.columns, likelihood.shape[1] - 1
+    means = np.zeros((free, columns.shape[1])) if design.means is None else design.means
+    offsets = means @ columns.T  # (G - 1, n)
     step = few_people(design) if len(columns) <= columns.shape[1] else many_people(design)
     certain = (likelihood > 0).sum(axis=1) == 1
     groups = np.tile(likelihood.argmax(axis=1), (chains, 1))  # (C, n)
-    logits = np.zeros((free, chains, len(columns)))
+    logits = np.repeat(offsets[:, None], chains, axis=1)
     places = np.tile(np.arange(chains) % len(design.variances), (free, 1))  # (G - 1, C)
     kept_weights, kept_places = [], []
+    held: Floats | None = None  # (C, G - 1, p) weights less their means, where something was told
     for sweep in range(burn_in + kept * thin):
         if not certain.all():
             groups = np.where(certain, groups, _drawn_groups(logits, likelihood, rng))
-        drawn = np.empty((chains, free, columns.shape[1]))
+        drawn, before = np.empty((chains, free, columns.shape[1])), (logits.copy(), places.copy())
         for group in range(free):
             compared = (groups == group) | (groups == free)
             omega = random_polyagamma(1.0, logits[group], random_state=rng) * compared  # (C, n)
-            residual = ((groups == group) - 0.5) * compared
+            residual = ((groups == group) - 0.5) * compared - omega * offsets[group]
             drawn[:, group], places[group] = step(omega, residual, places[group], sweep % WIDTHS_EVERY == 0, rng)
-            logits[group] = drawn[:, group] @ columns.T
+            logits[group] = drawn[:, group] @ columns.T + offsets[group]
+        if design.told is not None:
+            if held is not None:
+                _refuse(design.told, means, (held, *before), (drawn, logits, places), rng)
+            _shift(design, design.told, means, (drawn, logits, places), groups, rng)
+            held = drawn
         if sweep >= burn_in and (sweep - burn_in) % thin == thin - 1:
-            kept_weights.append(drawn)
+            kept_weights.append(drawn + means)
             kept_places.append(places.T.copy())
     return np.concatenate(kept_weights), np.concatenate(kept_places)
+
+
+State = tuple[Floats, Floats, IntArray]
+"""Of all chains: weights less their means (C, G - 1, p), logits (G - 1, C, n), places on the grid (G - 1, C)."""
+
+
+def _refuse(told: Told, means: Floats, before: State, after: State, rng: np.random.Generator) -> None:
+    """Put chains back where they were, in place, in proportion to how much less likely a sweep makes what was told."""
+    gain = told(after[0] + means) - told(before[0] + means)
+    back = np.log(rng.uniform(size=len(gain))) >= gain
+    after[0][back], after[1][:, back], after[2][:, back] = before[0][back], before[1][:, back], before[2][:, back]
+
+
+def _shift(design: Design, told: Told, means: Floats, state: State, groups: IntArray, rng: np.random.Generator) -> None:
+    """Metropolis steps of single weights, in place, by answers, prior and what was told."""
+    weights, logits, places = state
+    free = weights.shape[1]
+    for group in range(free):
+        compared, own = (groups == group) | (groups == free), groups == group  # (C, n)
+        for column in design.shifted:
+            shift = SHIFT * rng.standard_normal(len(weights))
+            moved = weights.copy()
+            moved[:, group, column] += shift
+            there = logits[group] + shift[:, None] * design.columns[:, column]  # (C, n)
+            gain = (
+                (own * (there - logits[group]) - np.logaddexp(0, there) + np.logaddexp(0, logits[group])) * compared
+            ).sum(1)
+            spread = design.variances[places[group], column]
+            gain += (weights[:, group, column] ** 2 - moved[:, group, column] ** 2) / (2 * spread)
+            gain += told(moved + means) - told(weights + means)
+            taken = np.log(rng.uniform(size=len(gain))) < gain
+            weights[taken], logits[group, taken] = moved[taken], there[taken]
 
 
 def few_people(design: Design) -> Step:
@@ -168,12 +219,14 @@ def draw_normal_weights(design: Design, likelihood: Floats, rng: np.random.Gener
     """(count, G - 1, p) draws; likelihood (n, G) as in `draw_weights`, uncertain answers as shares of a person."""
     shares = likelihood / likelihood.sum(axis=1, keepdims=True)
     drawn = np.empty((count, likelihood.shape[1] - 1, design.columns.shape[1]))
+    means = np.zeros(drawn.shape[1:]) if design.means is None else design.means
     for group in range(drawn.shape[1]):
         weight = shares[:, group] + shares[:, -1]  # how much of a person belongs to one of the two groups
         rows = np.flatnonzero(weight > 0)
         columns, weight = design.columns[rows], weight[rows]
         target = shares[rows, group] / weight
-        modes = [_mode(columns, target, weight, variance) for variance in design.variances]
+        offset = columns @ means[group]
+        modes = [_mode(columns, target, weight, variance, offset) for variance in design.variances]
         logs = np.array([log for _, _, log in modes]) + design.log_prior
         odds = np.exp(logs - logs.max())
         place = rng.choice(len(modes), size=count, p=odds / odds.sum())
@@ -182,14 +235,17 @@ def draw_normal_weights(design: Design, likelihood: Floats, rng: np.random.Gener
             mean, factor, _ = modes[width]
             own = place == width
             drawn[own, group] = mean + solve_triangular(factor, noise[own].T, trans=1, lower=True).T
-    return drawn
+    return drawn + means
 
 
-def _mode(columns: Floats, target: Floats, weight: Floats, variance: Floats) -> tuple[Floats, Floats, float]:
-    """Newton's method: the mode, the Cholesky factor of its precision, and the log evidence by Laplace."""
+def _mode(
+    columns: Floats, target: Floats, weight: Floats, variance: Floats, offset: Floats
+) -> tuple[Floats, Floats, float]:
+    """Newton's method: the mode less the prior's mean, the Cholesky factor of its precision, and the log evidence by
+    Laplace; `offset` (n,) are the logits by the prior's mean."""
     mean = np.zeros(columns.shape[1])
     for _ in range(STEPS):
-        p = expit(columns @ mean)
+        p = expit(columns @ mean + offset)
         slope = columns.T @ (weight * (target - p)) - mean / variance
         precision = (columns * (weight * p * (1 - p))[:, None]).T @ columns + np.diag(1 / variance)
         step = np.linalg.solve(precision, slope)
@@ -197,7 +253,7 @@ def _mode(columns: Floats, target: Floats, weight: Floats, variance: Floats) -> 
         if np.abs(step).max() < TOLERANCE:
             break
     factor = np.linalg.cholesky(precision)
-    logits = columns @ mean
+    logits = columns @ mean + offset
     fit = float((weight * (target * logits - np.logaddexp(0, logits))).sum())
     shrink = -0.5 * float((mean**2 / variance + np.log(variance)).sum())
     return mean, factor, fit + shrink - float(np.log(np.diag(factor)).sum())

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any, Literal, get_args
 
 from apod.errors import BudgetError, InputError, UnknownName
-from apod.method.checks import Check, below, different_strengths, number, one_of, optional, positive, whole
+from apod.method.checks import Check, below, different_strengths, number, one_of, optional, positive, whole, words
 
 NotionName = Literal["equalized_odds", "true_positive_rate_parity", "false_positive_rate_parity", "demographic_parity"]
 RelaxationName = Literal["sharp", "sigmoid", "linear", "tanh"]
@@ -33,6 +33,8 @@ PER_STRENGTH: TrajectoriesName = "per strength"
 STRENGTHS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.8, 1.2, 2.0)
 """The grid of penalty strengths: the paper's range (0, 2]."""
 
+_SHARES = "Shares you know: GROUP=SHARE or GROUP:LABEL=SHARE, comma-separated, e.g. female=.48."
+_PROBABILITIES = "Columns with P(group), as female:p_female; of two groups one will do. No model is fitted on them."
 MOST_PARAMETERS = 8448
 """Weights a posterior may have, over all groups: its matrix takes half a gigabyte then, a round half a minute."""
 
@@ -195,6 +197,14 @@ class Settings:
             "--caution",
         ),
     )
+    group_share: str | None = field(
+        default=None,
+        metadata=_value(optional(words), "Shares of the groups", _SHARES, "--group-share"),
+    )
+    group_probability: str | None = field(
+        default=None,
+        metadata=_value(optional(words), "Columns of P(group)", _PROBABILITIES, "--group-probability"),
+    )
     body: BodyName | None = field(
         default=None,
         metadata={
@@ -288,7 +298,8 @@ class Settings:
 
 CORRECTION_SELECTORS = ("gap", "cell")
 """Those that ask by the posterior of a correction alone."""
-CORRECTION_SETTINGS = ("threshold", "max_accuracy_loss", "max_balanced_loss", "caution")
+_LIMITS = ("threshold", "max_accuracy_loss", "max_balanced_loss", "caution")
+CORRECTION_SETTINGS = (*_LIMITS, "group_share", "group_probability")
 """Without effect where heads are trained on a body."""
 HEAD_SETTINGS = (
     "relaxation",

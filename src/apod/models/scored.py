@@ -8,6 +8,7 @@ Who is ranked above whom stays as the model says, so decisions at the model's ow
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,7 @@ import numpy.typing as npt
 from scipy.optimize import minimize
 from scipy.special import expit, logit
 
-from apod.data.encode import TableEncoder
+from apod.data.encode import ReadAs, TableEncoder
 from apod.errors import InputError
 from apod.models.model import Fitted, IntArray, Model
 
@@ -162,10 +163,12 @@ class ScoredModel:
         )
 
 
-def scored_model(fitted: Fitted, labels: IntArray, columns: Any) -> ScoredModel:
+def scored_model(
+    fitted: Fitted, labels: IntArray, columns: Any, read_as: Mapping[str, ReadAs] | None = None
+) -> ScoredModel:
     """Calibrate a model on the scores it gave to these people out of fold; `columns` are what f_a reads of them."""
     threshold, probabilities = fitted.model.threshold, fitted.model.probabilities
     if probabilities and not 0 < threshold < 1:
         raise InputError(f"The threshold is {threshold:g}: probabilities need one between 0 and 1.")
     calibration = fit_calibration(fitted.training_scores, labels, threshold, probabilities=probabilities)
-    return ScoredModel(fitted.model, calibration, TableEncoder().fit(columns))
+    return ScoredModel(fitted.model, calibration, TableEncoder().fit(columns, read_as=read_as))

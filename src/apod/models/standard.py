@@ -14,7 +14,7 @@ wrongly, and only a warning is given.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -103,21 +103,35 @@ CLEARLY = 1.5
 
 
 def fit_standard(
-    X: Any, y: IntArray, seed: int, *, candidates: Mapping[str, Recipe] = CANDIDATES, threshold: float = 0.5
+    X: Any,
+    y: IntArray,
+    seed: int,
+    *,
+    candidates: Mapping[str, Recipe] = CANDIDATES,
+    threshold: float = 0.5,
+    unread: Sequence[str] = (),
 ) -> Fitted:
-    """The candidate with the best cross-validated accuracy, simpler ones first, fitted on all rows."""
+    """The candidate with the best cross-validated accuracy, simpler ones first, fitted on all rows.
+
+    Columns that are `unread` may be in X, and are not looked at.
+    """
     frame = plain_frame(X)
     if len(frame) > ONE_THREAD_ROWS:
-        return _fit_best(frame, y, seed, candidates, threshold)
+        return _fit_best(frame, y, seed, candidates, threshold, unread)
     with threadpool_limits(1):
-        return _fit_best(frame, y, seed, candidates, threshold)
+        return _fit_best(frame, y, seed, candidates, threshold, unread)
 
 
 def _fit_best(
-    frame: pd.DataFrame, y: IntArray, seed: int, candidates: Mapping[str, Recipe], threshold: float
+    frame: pd.DataFrame,
+    y: IntArray,
+    seed: int,
+    candidates: Mapping[str, Recipe],
+    threshold: float,
+    unread: Sequence[str],
 ) -> Fitted:
-    every = [name for name in frame.columns if is_number(frame[name])]
-    categories = [name for name in frame.columns if name not in every]
+    every = [name for name in frame.columns if is_number(frame[name]) and name not in unread]
+    categories = [name for name in frame.columns if name not in every and name not in unread]
     numbers = [name for name in every if frame[name].notna().sum() >= min(FEWEST_KNOWN, len(frame))]
     simplest = {name: candidates[name] for name in list(candidates)[:1]}
     if not numbers and not categories:

@@ -220,8 +220,8 @@ def choice_text(result: Result) -> list[str]:
         f"Every direction and strength of correction was judged on the {judged} people "
         "of the training and validation parts, by draws of what the answers leave open about everybody's group. "
         f"Allowed was a loss of {points(limits['max_accuracy_loss'])} points of accuracy and "
-        f"{points(limits['max_balanced_loss'])} of balanced accuracy, standard errors included; the test part had no "
-        "say."
+        f"{points(limits['max_balanced_loss'])} of balanced accuracy, standard errors included; the "
+        "test part had no say."
     ]
 
 

@@ -23,6 +23,7 @@ from apod.method.corrected import CorrectedModel, corrected, model_pool
 from apod.method.correction_choice import Limits, affordable
 from apod.method.correction_fit import STRENGTHS, FittedCorrection
 from apod.method.gap_interval import GapEstimate
+from apod.method.group_knowledge import columns_named, contradiction, read_knowledge
 from apod.method.plan import POWER, confirmation
 from apod.method.settings import Settings
 from apod.method.verification import Verified, plan_verification
@@ -61,9 +62,10 @@ class CorrectionOfModel:
         given, seen = dataset.features, self.dataset.features
         parts = [(given.iloc[rows], dataset.labels[rows]) for rows in (self.split.train, self.split.validation)]
         reads = None if score is None else [seen.iloc[rows] for rows in (self.split.train, self.split.validation)]
-        self.pool = model_pool(self.fitted, parts[0], parts[1], reads)
+        self._known = known = read_knowledge(settings, dataset.group_names, dataset.label_names)
+        self.pool = model_pool(self.fitted, parts[0], parts[1], reads, None if known is None else known.read_as)
         self._score, self._columns = score, [str(name) for name in given.columns]
-        self.mitigation = self.pool.mitigation(settings, len(dataset.group_names), seed, dataset.key)
+        self.mitigation = self.pool.mitigation(settings, len(dataset.group_names), seed, dataset.key, known)
         self._verified: Verified | None = None
         self._frozen = ""
         test = self.split.test
@@ -296,6 +298,8 @@ class CorrectionOfModel:
                 f"Of {len(self.dataset):,} people {train:,} were drawn at random to train on and to ask about, "
                 f"{validation:,} to judge on and {test:,} to report on: there are more than {LARGE:,}."
             )
+        contradicted = contradiction(self._known, self.pool.labels, *self.mitigation.answers[0].known())
+        notes += [] if contradicted is None else [contradicted]
         if self._score is not None:
             notes.append(
                 f"The column {self._score!r} holds the model's scores. They should be of people whom the model was "
@@ -370,7 +374,8 @@ def _fit(dataset: Dataset, train: IntArray, settings: Settings, seed: int, score
         probabilities_of(features[score], f"The column {score!r}")  # all rows: an error names the row in the file
         return fit_scores(features.iloc[train], score, threshold)
     candidates = dict(list(CANDIDATES.items())[:1]) if dataset.embedded else CANDIDATES
-    return fit_standard(features.iloc[train], dataset.labels[train], seed, candidates=candidates, threshold=threshold)
+    rows, labels, unread = features.iloc[train], dataset.labels[train], columns_named(settings.group_probability)
+    return fit_standard(rows, labels, seed, candidates=candidates, threshold=threshold, unread=unread)
 
 
 def _steadiness(found: FittedCorrection) -> dict[str, Any]:
