@@ -11,7 +11,7 @@ from apod.errors import InputError
 from apod.fairness.notions import EQUALIZED_ODDS
 from apod.method.correction_choice import Limits
 from apod.method.correction_fit import fit_correction
-from apod.method.plan import answers_to_confirm, confirmation, difference_variances, smallest_gap
+from apod.method.plan import answers_to_confirm, confirmation, difference_variances, plan_budget, smallest_gap
 from apod.method.verification import LEVEL, needed_count
 
 SHARE, RATES = 0.35, np.array([0.6, 0.2])
@@ -52,6 +52,18 @@ def test_the_worst_way_to_share_a_gap_is_found_with_just_the_stated_probability(
     variances = difference_variances(EQUALIZED_ODDS, labels, decisions, SHARE, answers)
     signed = gap * variances / variances.sum() + rng.normal(size=(20_000, 2)) * np.sqrt(variances)
     assert ((signed**2 / variances).sum(axis=1) > chi2.ppf(0.95, 2)).mean() == pytest.approx(0.8, abs=0.01)
+
+
+def test_a_plan_says_the_smallest_gap_and_that_as_many_answers_as_it_names_tell_a_smaller_one() -> None:
+    labels, decisions, _ = people(4000, np.random.default_rng(5), np.zeros(2))
+    plan = plan_budget(EQUALIZED_ODDS, labels, decisions, 1 - SHARE, 100)
+    assert plan.smallest_gap == pytest.approx(smallest_gap(EQUALIZED_ODDS, labels, decisions, SHARE, 100))
+    for gap, answers in plan.needed.items():
+        assert smallest_gap(EQUALIZED_ODDS, labels, decisions, SHARE, answers) <= float(gap)
+        assert smallest_gap(EQUALIZED_ODDS, labels, decisions, SHARE, answers - 1) > float(gap)
+    assert plan.to_dict()["share_assumed"] is False
+    assert "assumed" in plan_budget(EQUALIZED_ODDS, labels, decisions, None, 100).words()[0]
+    assert "no gap, however large" in plan_budget(EQUALIZED_ODDS, labels, decisions, 0.02, 10).words()[1]
 
 
 def test_four_times_the_answers_see_half_the_gap_and_a_share_out_of_range_is_refused() -> None:

@@ -30,7 +30,7 @@ from apod.cli.shared import (
 )
 from apod.errors import ApodError, InputError
 from apod.fairness.criterion import parse_criterion
-from apod.method.settings import SHARED, Settings, settings_from
+from apod.method.settings import SHARED, Settings, answers_allowed, settings_from
 
 if TYPE_CHECKING:
     from apod.data import Dataset
@@ -92,6 +92,9 @@ def run(
     compare: str | None = typer.Option(
         None, help="Run another preset on the same people with the same budget, and show both: paper, heads."
     ),
+    plan: bool = typer.Option(
+        False, "--plan", help="Ask nobody: say what gap this budget can tell from none, and what would be needed."
+    ),
     resume: bool = typer.Option(False, "--resume", help="Continue an interrupted run in the same folder."),
     data_dir: Path | None = typer.Option(None, help="Folder with data files; APOD_DATA is another way to name it."),
     as_json: bool = typer.Option(False, "--json", help="Print result.json to standard output."),
@@ -105,6 +108,8 @@ def run(
     Example: apod run people.csv --label hired --sensitive gender --score model_score
 
     Example: apod run pictures/ --labels labels.csv --label wavy --sensitive male
+
+    Example: apod run people.csv --label hired --groups female,male --budget 40 --plan
     """
     from apod.data.own import FileColumns
     from apod.data.text_files import dialect
@@ -125,6 +130,14 @@ def run(
     )
     names = embedder_names(embed, text_embed, picture_size)
     data = _load(dataset, said, data_dir, _split(split), chosen.body, labels)
+    if plan:
+        from apod.cli.progress import TerminalListener
+
+        listener = TerminalListener(quiet=True)
+        with listener:
+            data, _ = _embedded(data, names, seed, skip_bad, not no_embed_cache, listener)
+        _plan(data, chosen, seed, score, budget, as_json)
+        return
     asks = (groups is not None or known_groups is not None) and budget != 0
     if asks:
         _check_person(chosen)
@@ -145,7 +158,7 @@ def run(
     try:
         with listener:
             data, contents = _embedded(data, names, seed, skip_bad, not no_embed_cache, listener)
-            annotator = _person(data, score) if asks else None
+            annotator = _person(data, chosen, score) if asks else None
             outcome = run_experiment(
                 data,
                 chosen,
@@ -266,7 +279,29 @@ def _check_person(settings: Settings) -> None:
         raise InputError("The paper preset asks anew for every strength: answer by hand with the default preset.")
 
 
-def _person(data: Dataset, score: str | None) -> Annotator:
+def _plan(data: Dataset, settings: Settings, seed: int, score: str | None, budget: float | None, as_json: bool) -> None:
+    """What the budget can tell, from the model's decisions and the share of the group alone."""
+    from apod.method.group_knowledge import read_knowledge
+    from apod.method.plan import plan_budget
+    from apod.run.correction import CorrectionOfModel
+
+    if not settings.corrects:
+        raise InputError("--plan is for a corrected model: leave --body and its preset out.")
+    approach = CorrectionOfModel(data, settings, seed, score)
+    population = approach.mitigation.population
+    answers = answers_allowed(data.task.budget if budget is None else budget, population.training, population.n_groups)
+    people, first = population.people, slice(0, population.training)
+    known = read_knowledge(settings, data.group_names, data.label_names)
+    share = None if known is None else known.share
+    found = plan_budget(population.notion, people.labels[first], people.decisions[first], share, answers)
+    if as_json:
+        echo_json(found.to_dict())
+        return
+    for line in found.words():
+        echo(line)
+
+
+def _person(data: Dataset, settings: Settings, score: str | None) -> Annotator:
     from apod.method.annotators import TerminalPrompt
     from apod.method.group_knowledge import columns_named
     from apod.run.correction import without_score

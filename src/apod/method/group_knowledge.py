@@ -56,6 +56,11 @@ class GroupKnowledge:
     columns: Mapping[int, str] = field(default_factory=dict)  # group -> column with its probability
 
     @property
+    def share(self) -> float | None:
+        """The first share that was told of everybody; None where there is none."""
+        return next((one.share for one in self.shares if one.label is None), None)
+
+    @property
     def read_as(self) -> dict[str, ReadAs]:
         """How the columns are read: of two groups the log odds of one, of more the logarithm of each."""
         if len(self.group_names) == 2:

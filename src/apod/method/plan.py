@@ -11,7 +11,10 @@ Afterwards: a correction is confirmed when fresh answers about people whose deci
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,11 +26,15 @@ from apod.fairness.notions import Notion
 from apod.method.correction_fit import FittedCorrection
 from apod.method.verification import LEVEL as CONFIRMING_LEVEL
 from apod.method.verification import leading_changes
+from apod.text import number
 
 Floats = npt.NDArray[np.float64]
 
 LEVEL, POWER = 0.05, 0.8
 MOST_ANSWERS = 1000
+WANTED = (0.3, 0.2, 0.1)
+MOST_GAP = 2.0
+"""No sum of two differences of rates is larger."""
 
 
 def smallest_gap(
@@ -51,6 +58,59 @@ def smallest_gap(
     if not np.isfinite(variances).all():
         return float("nan")
     return float(np.sqrt(_noncentrality(len(variances), level, power) * variances.sum()))
+
+
+@dataclass(frozen=True)
+class BudgetPlan:
+    """What so many answers alone can tell of a gap, before any of them is asked for."""
+
+    answers: int
+    share: float  # of the smaller group, told or assumed
+    assumed: bool
+    smallest_gap: float  # told from none with probability `POWER`
+    needed: Mapping[str, int]  # gap -> answers that would tell it from none
+
+    def words(self) -> list[str]:
+        """Sentences for people."""
+        how = "assumed; --group-share says another" if self.assumed else "as you say"
+        lines = [f"With a group of {self.share:.0%} ({how}) and {self.answers} random answers, half of each label:"]
+        if self.smallest_gap > MOST_GAP:
+            lines.append("- no gap, however large, is told from none by the answers alone.")
+        else:
+            size = 100 * self.smallest_gap
+            lines.append(f"- a gap of {size:.0f} points or more is told from none (probability {POWER:.0%}).")
+        needed = ", ".join(f"{100 * float(gap):.0f} points {count:,}" for gap, count in self.needed.items())
+        lines.append(f"- answers needed for a gap of: {needed}.")
+        lines.append(
+            "Where the group shows in the columns, guesses make intervals about half as wide as answers alone."
+        )
+        return lines
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "answers": self.answers,
+            "group_share": self.share,
+            "share_assumed": self.assumed,
+            "smallest_gap": number(self.smallest_gap),
+            "probability": POWER,
+            "answers_needed": dict(self.needed),
+        }
+
+
+def plan_budget(
+    notion: Notion,
+    labels: npt.NDArray[np.int64],
+    decisions: npt.NDArray[np.int64],
+    share: float | None,
+    answers: int,
+) -> BudgetPlan:
+    """The smallest gap that the budget tells from none, and what budgets would tell smaller ones."""
+    assumed = share is None
+    told = 0.5 if share is None else min(share, 1 - share)
+    gap = smallest_gap(notion, labels, decisions, told, answers)
+    needed = {f"{wanted:g}": math.ceil(answers * (gap / wanted) ** 2) for wanted in WANTED} if gap > 0 else {}
+    return BudgetPlan(answers, told, assumed, gap, needed)
 
 
 def difference_variances(
