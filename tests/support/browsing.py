@@ -211,11 +211,17 @@ class Visit:
         self.page.wait_for_function("() => !Object.keys(localStorage).some((key) => key.startsWith('apod.outbox.'))")
 
 
+def window(browser: Any, **options: Any) -> Any:
+    """A browser of somebody's own that waits as long as a busy machine needs."""
+    context = browser.new_context(**options)
+    context.set_default_timeout(1000 * PATIENCE)
+    return context
+
+
 @contextmanager
 def visit(browser: Any, site: Site, name: str = "maria", role: str = "annotator", **options: Any) -> Iterator[Visit]:
     """Open a fresh link in a window of its own; in the end nothing went wrong and no other host was called."""
-    context = browser.new_context(**options)
-    context.set_default_timeout(1000 * PATIENCE)
+    context = window(browser, **options)
     context.add_init_script(KEEP_TOASTS)
     found = Visit(context, context.new_page())
     found.watch(found.page)

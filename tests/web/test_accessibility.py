@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import PHONE, Site, answer, chromium, new_campaign, serving, visit
+from browsing import PHONE, Site, answer, chromium, new_campaign, serving, visit, window
 
 pytestmark = pytest.mark.xdist_group("browser-accessibility")
 
@@ -96,13 +96,13 @@ def test_waiting_and_done(browser: Any, tmp_path: Path) -> None:
 
 
 def test_a_link_that_does_not_work(browser: Any, site: Site) -> None:
-    page = browser.new_page()
+    page = window(browser).new_page()
     page.goto(f"{site.origin}/enter#nonsense")
     check(page, "a link before it is used")
     page.locator("#enter").click()
     page.get_by_text("This link does not work").wait_for()
     check(page, "a bad link")
-    page.close()
+    page.context.close()
 
 
 def test_the_dashboard_before_and_after_the_first_model(browser: Any, tmp_path: Path) -> None:

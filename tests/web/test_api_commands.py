@@ -59,7 +59,7 @@ def test_a_server_and_its_children_import_nothing_from_the_current_folder(databa
 
 def test_a_host_that_others_reach_is_warned_about(database: Path) -> None:
     with serving(database, "--host", "0.0.0.0") as (origin, _, process):
-        assert httpx2.get(f"{origin}/api/v1/me").status_code == 401
+        assert httpx2.get(f"{origin}/api/v1/me", timeout=PATIENCE).status_code == 401
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=PATIENCE)
         assert "nothing is encrypted" in err

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import GROUPS, PHONE, Site, chromium, new_campaign, serving, table, visit
+from browsing import GROUPS, PHONE, Site, chromium, new_campaign, serving, table, visit, window
 
 from apod.campaign import Campaign, Store
 
@@ -285,11 +285,15 @@ def test_what_is_with_others_is_said_and_comes_when_they_leave_it(browser: Any, 
             time.sleep(0.1)
         campaign.owner.pause()
         with visit(browser, site) as maria:
+            maria.page.clock.install()
+            maria.page.reload()
             maria.says("The campaign is paused")
-            shift[0] = 1000 * (1800 - 4)
             campaign.owner.pause(False)
+            maria.page.clock.fast_forward(31_000)  # the page looks every 30 s
             maria.says("Nothing for you right now")
             maria.says("2 questions are with others. What they leave comes to you in")
+            shift[0] = 1000 * 1801  # bob's half an hour is over
+            maria.page.clock.fast_forward(31_000)
             assert maria.case() == f"Case {held[0].row_id}"
 
 
@@ -319,7 +323,7 @@ def test_whoever_is_revoked_learns_it_and_keeps_what_was_not_sent(browser: Any, 
 
 def test_a_used_link_opens_nothing_and_leaves_no_token_in_the_address(browser: Any, site: Site) -> None:
     link = site.link()
-    context = browser.new_context()
+    context = window(browser)
     page = context.new_page()
     page.goto(link)
     page.reload()  # whoever only looks, as mail scanners do, uses nothing up
@@ -328,7 +332,7 @@ def test_a_used_link_opens_nothing_and_leaves_no_token_in_the_address(browser: A
     page.locator("#enter").click()
     page.wait_for_selector("#case .case")
     assert "#" not in page.url
-    other = browser.new_context()
+    other = window(browser)
     second = other.new_page()
     second.goto(link)
     second.locator("#enter").click()

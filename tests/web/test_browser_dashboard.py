@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from browsing import PHONE, QUICK, Site, Visit, answer, chromium, new_campaign, serving, table, visit
+from browsing import window as new_window
 
 from apod.report.campaign_facts import campaign_facts
 from apod.report.campaign_page import render_campaign
@@ -197,7 +198,7 @@ def test_an_invited_annotator_comes_in_and_a_revoked_one_is_out(browser: Any, ow
     owner.page.get_by_role("button", name="Make a link").click()
     owner.says("The link for ann-7. It is shown only now:")
     link = owner.page.locator("#invited input").input_value()
-    context = browser.new_context()
+    context = new_window(browser)
     page = context.new_page()
     page.goto(link)
     page.locator("#enter").click()
@@ -262,7 +263,7 @@ def test_on_a_phone_the_dashboard_does_not_scroll_sideways(browser: Any, site: S
 def test_on_a_phone_a_report_s_tables_that_scroll_say_so(browser: Any, site: Site, tmp_path: Path) -> None:
     page_file = tmp_path / "report.html"
     page_file.write_text(render_campaign(campaign_facts(site.campaign)))
-    context = browser.new_context(**PHONE)
+    context = new_window(browser, **PHONE)
     page = context.new_page()
     page.goto(page_file.as_uri())
     hints = page.locator(".scroll").evaluate_all(

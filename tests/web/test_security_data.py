@@ -16,7 +16,7 @@ from web_people import GROUPS, XSS, House, Live, housed, nasty, turn
 
 from apod.campaign import Campaign
 from apod.errors import InputError
-from support.waiting import until
+from support.waiting import PATIENCE, until
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\x00" * 40
 
@@ -275,7 +275,7 @@ def test_neither_groups_nor_tokens_stand_in_a_log_line(server: Live, caplog: pyt
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "apod", "fastapi", "asyncio"):
         logging.getLogger(name).setLevel(logging.DEBUG)
     link = server.link()
-    with httpx2.Client(base_url=server.origin, headers={"X-Apod": "1"}) as client:
+    with httpx2.Client(base_url=server.origin, headers={"X-Apod": "1"}, timeout=PATIENCE) as client:
         client.get(f"/enter?token={link.split('#')[1]}")  # somebody pasted it wrongly
         client.post("/api/v1/session", json={"token": link.split("#")[1]})
         question = turn(client)["questions"][0]["id"]
