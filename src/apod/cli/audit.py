@@ -14,6 +14,7 @@ from apod.errors import InputError
 if TYPE_CHECKING:
     from apod.audit import Audit, Estimate
     from apod.audit.table import AuditTable
+    from apod.evidence.reevaluation import Reevaluation
 
 
 def audit(
@@ -48,6 +49,7 @@ def audit(
     ),
     report: Path | None = typer.Option(None, help="Write the audit as a page, e.g. report.html."),
     result: Path | None = typer.Option(None, help="Write the audit as JSON, e.g. audit.json."),
+    against: Path | None = typer.Option(None, help="Evidence of the same model: what moved since, and is it chance?"),
     within: float = typer.Option(0.05, help="How exactly you want to know the differences, for the plan."),
     notion: str = typer.Option("equalized_odds", help="Whose gap is estimated: as --penalty of apod run."),
     sep: str | None = SEP,
@@ -89,11 +91,24 @@ def audit(
         return
     audited = found.audit()
     facts = audit_facts(found, audited, within)
+    again = None if against is None else _against(against, facts)
+    if again is not None:
+        facts["against"] = again.to_dict()
     _write(facts, report, result)
     if as_json:
         echo_json(facts)
         return
     render(audited, within, facts["needed"][str(within)])
+    for line in again.lines() if again is not None else ():
+        echo(line)
+
+
+def _against(place: Path, facts: dict[str, Any]) -> Reevaluation:
+    from apod.evidence.folder import read_evidence
+    from apod.evidence.reevaluation import reevaluate
+    from apod.evidence.sources import Stated, evidence_of_audit
+
+    return reevaluate(read_evidence(place), evidence_of_audit(facts, Stated(), {}).to_dict())
 
 
 def _write(facts: dict[str, Any], report: Path | None, result: Path | None) -> None:
