@@ -37,7 +37,7 @@ def routes(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, str, lis
 
 def filled(path: str) -> str:
     """A path with plausible parameters."""
-    values = {"question": "1-2", "id": "0" * 16, "format": "csv", "what": "classifier"}
+    values = {"number": "1", "question": "1-2", "id": "0" * 16, "format": "csv", "what": "classifier"}
     return re.sub(r"\{(\w+)\}", lambda found: values[found[1]], path)
 
 
@@ -115,7 +115,7 @@ def test_every_route_is_described_and_belongs_to_somebody(
         if route.path.startswith("/api/") and method != "HEAD" and route.path != "/api/v1/openapi.json"
     }
     assert described >= served
-    assert all(set(tags) & {"owner", "annotator", "session", "events"} for _, _, tags in routes)
+    assert all(set(tags) & {"owner", "annotator", "reviewer", "session", "events"} for _, _, tags in routes)
 
 
 def test_an_error_does_not_tell_which_questions_there_are(

@@ -21,12 +21,12 @@ from apod.campaign.settings import clean_name
 from apod.campaign.store import Store
 from apod.errors import InputError
 
-Role = Literal["owner", "annotator"]
+Role = Literal["owner", "annotator", "reviewer"]
 What = Literal["link", "session", "token"]
 
 OWNER = "owner"
 DAY = 86_400_000  # ms
-SESSION_DAYS = {"owner": 1.0, "annotator": 30.0}
+SESSION_DAYS = {"owner": 1.0, "annotator": 30.0, "reviewer": 30.0}
 LONGEST_DAYS = 366.0
 _NOBODY = "0" * 64  # compared with where there is no such id, so that a miss takes as long as a hit
 _KEPT = 30 * DAY  # entries that ran out stay in the list for so long
@@ -80,12 +80,12 @@ class Access:
     def grant(self, name: str, role: str = "annotator", what: str = "link", days: float = 7.0) -> Granted:
         """A new link or program token for somebody."""
         if role not in SESSION_DAYS or what not in ("link", "token"):
-            raise InputError("Access is a link or a token, for an owner or an annotator.")
+            raise InputError("Access is a link or a token, for an owner, an annotator or a reviewer.")
         if not 0 < days <= LONGEST_DAYS:
             raise InputError(f"Access lasts more than 0 and at most {LONGEST_DAYS:.0f} days.")
         name = clean_name("annotator's name", name)
-        if role == "annotator" and name == OWNER:
-            raise InputError(f"{OWNER!r} is how the owner answers: give the annotator another name.")
+        if role != "owner" and name == OWNER:
+            raise InputError(f"{OWNER!r} is how the owner answers: give the {role} another name.")
         with self._store.writing() as connection:
             now = self._now(connection)
             table = schema.access

@@ -27,6 +27,7 @@ from apod.campaign.errors import NotFound
 from apod.campaign.journal import read_answers
 from apod.campaign.operating_point import fit_and_note
 from apod.campaign.owner import Owner
+from apod.campaign.reviews import Reviews
 from apod.campaign.schema import check_schema
 from apod.campaign.session import Refits, Session, default_folder
 from apod.campaign.settings import CampaignSettings, clean_name, composed, own_options
@@ -208,6 +209,11 @@ class Campaign(Session):
     def owner(self) -> Owner:
         """What only the owner does: extend, pause, invite, watch, export, erase, ..."""
         return Owner(self)
+
+    @cached_property
+    def reviews(self) -> Reviews:
+        """Second looks at answers that disagree or say nothing."""
+        return Reviews(self)
 
     def annotator(self, name: str | None = None) -> Annotator:
         """What one annotator does: questions for a page, skip, undo, correct; see `Annotator`."""

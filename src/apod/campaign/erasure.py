@@ -202,6 +202,8 @@ def _erase(desk: Desk, hit: Sequence[Given], gold: list[int], known: list[int], 
     state = desk.state
     values = [seq for given in hit for seq in given.values] + [state.gold[item] for item in gold]
     values += [state.known[item] for item in known]
+    decided = {given.number for given in hit} & state.reviews.keys()  # a decision rests on the opinions it saw
+    values += [seq for number in decided for seq in state.reviews[number].values]
     spoiled = {model for model, seq in state.models.items() if seq > min(values)}
     reasons = _reasons(state, spoiled, about)
     _delete(desk, schema.answers, values)

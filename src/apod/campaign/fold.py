@@ -212,8 +212,10 @@ def _noted(state: State, event: Event, body: Mapping[str, Any]) -> None:
 
 
 def _reviewed(state: State, event: Event, body: Mapping[str, Any]) -> None:
-    state.reviews[body["question"]] = Review(
-        event.seq, body["question"], intern(body["reviewer"]), intern(body["outcome"]), event.at
+    number = body["question"]
+    before = state.reviews[number].values if number in state.reviews else ()
+    state.reviews[number] = Review(
+        event.seq, number, intern(body["reviewer"]), intern(body["outcome"]), event.at, (*before, event.seq)
     )
 
 

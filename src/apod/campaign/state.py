@@ -77,6 +77,7 @@ class Review:
     reviewer: str
     outcome: str
     at: int
+    values: tuple[int, ...]  # its event, after those of earlier decisions
     erased: bool = False
 
 

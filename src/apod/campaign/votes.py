@@ -159,6 +159,16 @@ class Known:
 
 
 @dataclass(frozen=True)
+class Reviewed:
+    """What a reviewer decided about a row; no group where it cannot be told, or was declined."""
+
+    row: int
+    group: int | None = field(repr=False)
+    purpose: str
+    seq: int
+
+
+@dataclass(frozen=True)
 class Collected:
     """All answers of a campaign that can be used, and its gold rows: first those handed in, then by their questions."""
 
@@ -166,6 +176,7 @@ class Collected:
     gold: Mapping[int, int] = field(repr=False)  # row -> group
     gold_events: tuple[int, ...]
     groups: int
+    reviewed: tuple[Reviewed, ...] = ()
 
     @property
     def votes(self) -> list[Vote]:
@@ -182,31 +193,35 @@ class Collected:
         """The answers that `weigh` depends on."""
         everything = self.informative
         used = {(item.seq, item.value) for item in self.known if everything or item.purpose == purpose}
+        used.update((item.seq, item.seq) for item in self.reviewed if everything or item.purpose == purpose)
         if everything:
             used.update((seq, seq) for seq in self.gold_events)
         return tuple(sorted(used))
 
     def noise_model(self) -> OneCoin | None:
         """The annotators' accuracies; None while nothing is known about them."""
-        return fit_one_coin(self.votes, self.groups, self.gold) if self.informative else None
+        decided = {item.row: item.group for item in self.reviewed if item.group is not None}
+        return fit_one_coin(self.votes, self.groups, {**decided, **self.gold}) if self.informative else None
 
     def weigh(self, purpose: str = "training") -> tuple[GroupAnswer, ...]:
         """The groups known so far, in the order of their questions.
 
         Of several kinds on one row the most trustworthy counts: what the person reported, then records, then what
         annotators perceive. Perceived answers are weighted by the one-coin model wherever anything can be learnt
-        about the annotators: from overlap or from gold questions.
+        about the annotators: from overlap or from gold questions. What a reviewer decided counts alone.
         """
         model = self.noise_model()
+        decided = {item.row: item.group for item in self.reviewed if item.purpose == purpose}
         by_row: dict[int, list[Known]] = defaultdict(list)
         for item in self.known:
-            if item.purpose == purpose:
+            if item.purpose == purpose and item.row not in decided:
                 by_row[item.row].append(item)
         found: list[GroupAnswer] = []
         for row, here in by_row.items():
             best = next(kind for kind in KINDS if any(item.kind == kind for item in here))
             chosen = [item for item in here if item.kind == best]
             found.extend(GroupAnswer(row, group, weight) for group, weight in _weights(chosen, model))
+        found.extend(GroupAnswer(row, group) for row, group in decided.items() if group is not None)
         return tuple(found)
 
 
@@ -226,6 +241,7 @@ def checked_answers(connection: Connection, campaign: int, state: State) -> dict
     rows = connection.execute(query.where(sealed.c.campaign == campaign)).all()
     found = {row.seq: json.loads(row.value) for row in rows if commit(bytes(row.salt), row.value) == row.commitment}
     wanted = {given.values[-1] for given in state.current() if given.outcome == GROUP and not given.erased}
+    wanted |= {one.seq for one in state.reviews.values() if one.outcome == GROUP and not one.erased}
     missing = (wanted | set(state.gold.values()) | set(state.known.values())) - set(found)
     if missing:
         raise StoreError(
@@ -256,4 +272,10 @@ def collect(state: State, values: Mapping[int, int]) -> Collected:
     )
     gold = {row: values[seq] for row, seq in state.gold.items() if seq in values}
     events = tuple(seq for seq in state.gold.values() if seq in values)
-    return Collected(handed_in + told, gold, events, len(state.settings["groups"]))
+    reviewed = tuple(
+        Reviewed(asked.row, values.get(one.seq) if one.outcome == GROUP else None, asked.purpose, one.seq)
+        for one in state.reviews.values()
+        if not one.erased and (one.outcome != GROUP or one.seq in values)
+        for asked in [state.questions[one.number]]
+    )
+    return Collected(handed_in + told, gold, events, len(state.settings["groups"]), reviewed)

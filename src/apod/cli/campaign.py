@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from apod.cli.campaign_new import new
-from apod.cli.campaign_owner import archive, backup, expire, extend, restore, set_
+from apod.cli.campaign_owner import archive, backup, expire, extend, restore, review, set_
 from apod.cli.campaign_report import latest_audit, report, show_status
 from apod.cli.shared import (
     FILES,
@@ -355,6 +355,6 @@ def add_commands(app: typer.Typer) -> None:
     log.command("show")(show_log)
     app.add_typer(campaign, name="campaign")
     app.add_typer(log, name="log")
-    for command in (ask, tell, skip, undo, status, report, export, erase, backup, restore):
+    for command in (ask, tell, skip, undo, status, report, export, erase, backup, restore, review):
         app.command()(command)
     app.command("import")(import_)

@@ -146,6 +146,37 @@ def restore(
     echo(f"{status.name}: {status.answered} of {status.budget} answers, {check.events} events; the log is whole.")
 
 
+def review(
+    url: str = URL,
+    question: int | None = typer.Argument(None, help="The question to decide; without it, the next one is shown."),
+    answer: str | None = typer.Argument(None, help="What is right: a group, cannot_tell or declined."),
+    reviewer: str = typer.Option("reviewer-1", help="Who decides; never about rows they were asked about."),
+    campaign: str | None = NAME,
+    files: Path | None = FILES,
+    as_json: bool = JSON,
+) -> None:
+    """Look again at answers that disagree or say nothing: show the next one, or decide it.
+
+    Example: apod review hiring.db 12 female --reviewer rita
+    """
+    if (question is None) != (answer is None):
+        raise InputError("Say the question and what is right, or neither to see the next one.")
+    with opened_campaign(url, campaign, files) as opened:
+        if question is not None and answer is not None:
+            opened.reviews.decide(reviewer, question, answer)
+        case, summary = opened.reviews.next(reviewer), opened.reviews.summary()
+    if as_json:
+        echo_json({"case": None if case is None else asdict(case), **asdict(summary)})
+        return
+    echo(f"{summary.waiting} to decide, {summary.decided} decided.")
+    if case is None:
+        return
+    echo(f"question {case.question}: {case.row_id} ({case.why.replace('_', ' ')})")
+    for column, value in case.display.items():
+        echo(f"  {column}: {value}")
+    echo(f"answered: {', '.join(f'{said} {count}' for said, count in case.opinions.items())}")
+
+
 def _described(text: str) -> tuple[str, str]:
     column, found, meaning = text.partition("=")
     if not found:

@@ -68,6 +68,7 @@ def invite(
     url: str = URL,
     name: str = typer.Argument(help="Whom: a pseudonym; it stands in the log."),
     owner: bool = typer.Option(False, "--owner", help="A link for the owner."),
+    reviewer: bool = typer.Option(False, "--reviewer", help="A link for whoever decides where answers disagree."),
     token: bool = typer.Option(False, "--token", help="A token for a program instead of a link."),
     days: float = typer.Option(7.0, help="How long it can be used."),
     address: str | None = typer.Option(None, "--url", help="The server's address (default: where it was served last)."),
@@ -83,7 +84,7 @@ def invite(
 
     with opened_campaign(url, campaign, files) as opened:
         origin = ServeSettings(url=address or opened.owner.address()).origin
-        role = "owner" if owner else "annotator"
+        role = "owner" if owner else "reviewer" if reviewer else "annotator"
         made = opened.owner.access.grant("owner" if owner else name, role, "token" if token else "link", days)
     shown = made.token if token else f"{origin}/enter#{made.token}"
     if as_json:

@@ -149,7 +149,9 @@ router = APIRouter(tags=["annotator"])
 
 
 def name_of(who: Visitor) -> str:
-    """Under which name a visitor answers."""
+    """Under which name a visitor answers; a reviewer decides, and answers nothing."""
+    if who.role == "reviewer":
+        raise Refused(403, "A reviewer decides about others' answers: ask the owner for an annotator's link to answer.")
     return OWNER if who.role == "owner" else who.name
 
 
@@ -188,28 +190,28 @@ def question(server: Server, who: Anybody, question: QuestionId) -> Case:
 @router.post("/questions/{question}/answer")
 def answer(server: Server, who: Anybody, question: QuestionId, body: AnswerBody) -> AnswerTaken:
     """Answer a question; durable when this returns."""
-    given = server.campaign.tell(question, body.answer, annotator=name_of(who), key=_key(who, body.key))
+    given = server.campaign.tell(question, body.answer, annotator=name_of(who), key=own_key(who, body.key))
     return AnswerTaken(receipt=_receipt(given), turn=_turn(server, who))
 
 
 @router.post("/questions/{question}/correction")
 def correction(server: Server, who: Anybody, question: QuestionId, body: AnswerBody) -> AnswerTaken:
     """Replace one's own answer."""
-    given = server.campaign.annotator(name_of(who)).correct(question, body.answer, key=_key(who, body.key))
+    given = server.campaign.annotator(name_of(who)).correct(question, body.answer, key=own_key(who, body.key))
     return AnswerTaken(receipt=_receipt(given), turn=_turn(server, who))
 
 
 @router.post("/questions/{question}/skip")
 def skip(server: Server, who: Anybody, question: QuestionId, body: Keyed) -> GivenBack:
     """Give a question back for somebody else."""
-    given = server.campaign.annotator(name_of(who)).skip(question, key=_key(who, body.key))
+    given = server.campaign.annotator(name_of(who)).skip(question, key=own_key(who, body.key))
     return GivenBack(given_back=given, turn=_turn(server, who))
 
 
 @router.post("/undo")
 def undo(server: Server, who: Anybody, body: Keyed) -> Undone:
     """Take back one's last answer or skip."""
-    found = server.campaign.annotator(name_of(who)).undo(key=_key(who, body.key))
+    found = server.campaign.annotator(name_of(who)).undo(key=own_key(who, body.key))
     return Undone(question=_case(found) if found is not None else None, turn=_turn(server, who))
 
 
@@ -260,9 +262,9 @@ def _receipt(given: Receipt) -> ReceiptBody:
     return ReceiptBody(question=given.question, late=given.late, counted=given.counted, repeated=given.repeated)
 
 
-def _key(who: Visitor, key: str) -> str:
+def own_key(who: Visitor, key: str) -> str:
     """A key of one's own: nobody can use up, or find out about, another's."""
-    return hashlib.sha256(f"{name_of(who)}\x1f{key}".encode(errors="replace")).hexdigest()[:32]
+    return hashlib.sha256(f"{who.name}\x1f{key}".encode(errors="replace")).hexdigest()[:32]
 
 
 _STARTS = (

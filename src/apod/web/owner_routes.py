@@ -85,7 +85,7 @@ class Invitation(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
     name: Text
-    role: Literal["owner", "annotator"] = "annotator"
+    role: Literal["owner", "annotator", "reviewer"] = "annotator"
     what: Literal["link", "token"] = "link"
     days: float = Field(default=7.0, gt=0, le=366)
 
@@ -104,7 +104,7 @@ class Entry(BaseModel):
 
     id: str
     what: Literal["link", "session", "token"]
-    role: Literal["owner", "annotator"]
+    role: Literal["owner", "annotator", "reviewer"]
     name: str
     created_at: str
     expires_at: str

@@ -4,7 +4,7 @@ import { get, post } from "./api.js";
 import { byId, show, write } from "./dom.js";
 import { translate, words } from "./words.js";
 
-const HOME = { owner: "/dashboard", annotator: "/" };
+const HOME = { owner: "/dashboard", annotator: "/", reviewer: "/review" };
 
 function explain(title, text, again) {
   write(byId("title"), words(title));

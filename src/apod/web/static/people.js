@@ -48,7 +48,7 @@ export class Access {
   async invite() {
     const name = byId("invite-name").value.trim();
     try {
-      const { link } = await post("/access", { name, role: "annotator", what: "link", days: Number(byId("invite-days").value) });
+      const { link } = await post("/access", { name, role: byId("invite-role").value, what: "link", days: Number(byId("invite-days").value) });
       this.#shown(name, link);
       byId("invite-name").value = "";
       await this.load();

@@ -141,5 +141,19 @@ export const TEXTS = {
   help_see_title: "What you see and what others see",
   help_see: "You do not see what a model or other people think about a case, and they do not see your answer. The owner of the campaign does.",
 
+  // review page
+  review_title: "Review · {campaign}",
+  review_question: "Which is right?",
+  review_counts: "{waiting} to decide, {decided} decided.",
+  review_agreement: "Agreement (Fleiss' κ): {before} before, {after} after.",
+  review_disagreement: "The annotators disagree.",
+  review_cannot_tell: "Nobody could tell.",
+  review_low_agreement: "The annotator is often at odds with others.",
+  review_opinions: "What was answered",
+  review_opinion: { one: "{answer}: {n} person", other: "{answer}: {n} people" },
+  review_none_title: "Nothing to decide",
+  review_none: "No answers disagree at present. Load this page again later.",
+  review_none_yours: "What waits is about cases that you were asked about yourself: somebody else has to decide.",
+
   ...OWNER_TEXTS,
 };

@@ -1,0 +1,181 @@
+"""Second looks: questions whose answers disagree, say nothing, or come from annotators who are often wrong.
+
+A reviewer sees the opinions without names and decides; the log keeps opinions and decision. Nobody reviews a row they
+were ever asked about. What is decided counts instead of the opinions, and says who of the annotators was right.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from sqlalchemy import Connection
+
+from apod.campaign.asking import keyed
+from apod.campaign.errors import Conflict, NotFound, NotYours
+from apod.campaign.events import Sealed
+from apod.campaign.journal import Desk, read_answers
+from apod.campaign.settings import clean_key, clean_name
+from apod.campaign.state import GOLD, GROUP, Asked, Given, State
+from apod.campaign.votes import OneCoin, Vote, collect, fleiss_kappa
+
+if TYPE_CHECKING:
+    from apod.campaign.session import Session
+
+LOW_ACCURACY = 0.7
+"""Answers of annotators who are estimated to be right less often are looked at again."""
+
+Why = Literal["disagreement", "cannot_tell", "low_agreement"]
+
+
+@dataclass(frozen=True)
+class ReviewCase:
+    """A question to decide: what may be seen of the row, and the opinions without names."""
+
+    question: int
+    row_id: str
+    display: Mapping[str, Any] = field(repr=False)
+    groups: tuple[str, ...] = field(repr=False)
+    opinions: Mapping[str, int] = field(repr=False)  # a group, cannot_tell or declined -> how many said so
+    why: Why
+
+
+@dataclass(frozen=True)
+class ReviewSummary:
+    """How far the second looks are. Agreement is Fleiss' kappa; after: with decisions in place of opinions."""
+
+    waiting: int
+    decided: int
+    agreement_before: float | None
+    agreement_after: float | None
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Proof that a decision is durable."""
+
+    question: int
+    event: int
+    repeated: bool = False
+
+
+class Reviews:
+    """The second looks of one campaign: `campaign.reviews`."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def next(self, reviewer: str) -> ReviewCase | None:
+        """The oldest question that this reviewer may decide; None where there is none."""
+        name, groups = clean_name("reviewer's name", reviewer), self._session.settings.groups
+
+        def look(connection: Connection, state: State, at: int) -> tuple[Asked, Why, dict[str, int]] | None:
+            values = read_answers(connection, self._session.materials.campaign)
+            for asked, why in _waiting(state, values):
+                if not _was_asked(state, asked.row, name):
+                    return asked, why, _opinions(state, asked, values, groups)
+            return None
+
+        found = self._session.reader.view(look)
+        if found is None:
+            return None
+        asked, why, opinions = found
+        row_id, values = self._session.shown(asked.row)
+        shown = {column: value for column, value in values.items() if column in self._session.settings.show} or values
+        return ReviewCase(asked.number, row_id, shown, groups, opinions, why)
+
+    def decide(self, reviewer: str, question: int, answer: str, *, key: str | None = None) -> Decision:
+        """Record what the reviewer decides: a group's name, "cannot_tell" or "declined". Durable when this returns."""
+        name, value, checked = clean_name("reviewer's name", reviewer), self._session.value_of(answer), clean_key(key)
+
+        def command(desk: Desk) -> Decision:
+            state = desk.state
+            asked = state.questions.get(question)
+            if asked is None or asked.purpose == GOLD or not _standing(state, asked):
+                raise NotFound("There is no such question to decide: ask for the next one.")
+            if checked is not None and checked in state.keys:
+                review = state.reviews.get(question)
+                if review is None or state.keys[checked] not in review.values:
+                    raise Conflict("This key was used for something else: use a new one.")
+                return Decision(question, state.keys[checked], repeated=True)
+            if _was_asked(state, asked.row, name):
+                raise NotYours("You were asked about this row yourself: somebody else has to decide.")
+            before = state.reviews.get(question)
+            if before is not None and before.reviewer != name and not _outdated(state, asked):
+                raise Conflict("Another reviewer has decided this question already.")
+            body = {"question": question, "reviewer": name, "outcome": value.outcome, **keyed(checked)}
+            seal = Sealed(value.group) if value.outcome == GROUP else None
+            return Decision(question, desk.append("reviewed", body, seal))
+
+        done = self._session.journal.submit(command)
+        self._session.wake()
+        return done
+
+    def summary(self) -> ReviewSummary:
+        """How many wait and are decided, and the annotators' agreement before and after."""
+        number = self._session.materials.campaign
+
+        def look(connection: Connection, state: State, at: int) -> ReviewSummary:
+            values = read_answers(connection, number)
+            collected = collect(state, values)
+            decided = {item.row: item.group for item in collected.reviewed if item.group is not None}
+            after = [Vote(v.item, v.annotator, decided.get(v.item, v.group)) for v in collected.votes]
+            kappas = [fleiss_kappa(votes, collected.groups) for votes in (collected.votes, after)]
+            before, now = (None if math.isnan(kappa) else kappa for kappa in kappas)
+            waiting = sum(1 for _ in _waiting(state, values))
+            return ReviewSummary(waiting, sum(not one.erased for one in state.reviews.values()), before, now)
+
+        return self._session.reader.view(look)
+
+
+def _standing(state: State, asked: Asked) -> list[Given]:
+    """The answers to a question that count."""
+    given = (state.answers[seq] for seq in asked.given)
+    return [one for one in given if one.counted and not one.withdrawn and not one.erased]
+
+
+def _outdated(state: State, asked: Asked) -> bool:
+    """Whether an answer came in or changed after the decision."""
+    return max(one.values[-1] for one in _standing(state, asked)) > state.reviews[asked.number].seq
+
+
+def _was_asked(state: State, row: int, name: str) -> bool:
+    numbers = (state.rows.get(row), state.gold_of.get(name, {}).get(row))
+    asked = [state.questions[number] for number in numbers if number is not None]
+    return any(state.leases[token].annotator == name for one in asked for token in one.tokens)
+
+
+def _waiting(state: State, values: Mapping[int, int]) -> list[tuple[Asked, Why]]:
+    """Questions that need a second look, the oldest first, and why."""
+    model = collect(state, values).noise_model()
+    found = []
+    for asked in state.questions.values():
+        given = _standing(state, asked)
+        if asked.purpose == GOLD or not given or asked.number in state.incomplete:
+            continue
+        if asked.number in state.reviews and not state.reviews[asked.number].erased and not _outdated(state, asked):
+            continue
+        why = _why(given, values, model)
+        if why is not None:
+            found.append((asked, why))
+    return found
+
+
+def _why(given: list[Given], values: Mapping[int, int], model: OneCoin | None) -> Why | None:
+    named = {values.get(one.values[-1]) for one in given if one.outcome == GROUP}
+    if len(named) > 1:
+        return "disagreement"
+    if not named:
+        return "cannot_tell" if any(one.outcome == "cannot_tell" for one in given) else None
+    doubtful = model is not None and all(model.accuracy.get(one.annotator, 1.0) < LOW_ACCURACY for one in given)
+    return "low_agreement" if doubtful else None
+
+
+def _opinions(state: State, asked: Asked, values: Mapping[int, int], groups: tuple[str, ...]) -> dict[str, int]:
+    said = Counter(
+        groups[values[one.values[-1]]] if one.outcome == GROUP else one.outcome for one in _standing(state, asked)
+    )
+    return dict(sorted(said.items(), key=lambda item: (-item[1], item[0])))

@@ -1,0 +1,82 @@
+"""The reviewer's endpoints: the next question to decide, and the decision. Opinions come without names."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Depends, Path
+from pydantic import BaseModel
+
+from apod.campaign.access import Visitor
+from apod.web.annotator_routes import AnswerBody, own_key
+from apod.web.cases import Field, field_of
+from apod.web.context import Server
+from apod.web.errors import Refused
+from apod.web.security import Anybody
+
+QuestionNumber = Annotated[int, Path(ge=1, le=10**15)]
+
+
+async def reviewer(who: Anybody) -> Visitor:
+    """A reviewer, or the owner; 403 for annotators."""
+    if who.role not in ("owner", "reviewer"):
+        raise Refused(403, "Only a reviewer or the owner may do this.")
+    return who
+
+
+Reviewer = Annotated[Visitor, Depends(reviewer)]
+"""What a handler declares to serve reviewers and the owner."""
+
+
+class Opinion(BaseModel):
+    """How many said so."""
+
+    answer: str
+    count: int
+
+
+class ReviewBody(BaseModel):
+    """A question to decide."""
+
+    question: int
+    row_id: str
+    why: Literal["disagreement", "cannot_tell", "low_agreement"]
+    fields: list[Field]
+    opinions: list[Opinion]
+
+
+class ReviewTurn(BaseModel):
+    """The next question to decide, if there is one for this reviewer, and how far the second looks are."""
+
+    case: ReviewBody | None
+    waiting: int
+    decided: int
+    agreement_before: float | None
+    agreement_after: float | None
+
+
+router = APIRouter(tags=["reviewer"])
+
+
+@router.get("/review")
+def review(server: Server, who: Reviewer) -> ReviewTurn:
+    """The next question to decide."""
+    reviews = server.campaign.reviews
+    found, summary = reviews.next(who.name), reviews.summary()
+    case = None
+    if found is not None:
+        case = ReviewBody(
+            question=found.question,
+            row_id=found.row_id,
+            why=found.why,
+            fields=[field_of(name, value) for name, value in found.display.items()],
+            opinions=[Opinion(answer=answer, count=count) for answer, count in found.opinions.items()],
+        )
+    return ReviewTurn(case=case, **vars(summary))
+
+
+@router.post("/review/{number}")
+def decide(server: Server, who: Reviewer, number: QuestionNumber, body: AnswerBody) -> ReviewTurn:
+    """Decide a question; durable when this returns."""
+    server.campaign.reviews.decide(who.name, number, body.answer, key=own_key(who, body.key))
+    return review(server, who)

@@ -1,0 +1,60 @@
+// The reviewer's page: opinions that disagree or say nothing, without names, one case at a time.
+import { get, post } from "./api.js";
+import { renderCase } from "./case.js";
+import { byId, el, fill, show, write } from "./dom.js";
+import { answerText } from "./pad.js";
+import { decimal, translate, words } from "./words.js";
+
+class Review {
+  constructor(campaign, me) {
+    this.groups = campaign.groups;
+    document.title = words("review_title", { campaign: campaign.name });
+    write(byId("campaign"), campaign.name);
+    write(byId("who"), words("signed_in", { name: me.name }));
+  }
+
+  draw({ case: found, waiting, decided, agreement_before: before, agreement_after: after }) {
+    const agreement = before === null || after === null ? "" : ` ${words("review_agreement", { before: decimal(before), after: decimal(after) })}`;
+    write(byId("counts"), words("review_counts", { waiting, decided }) + agreement);
+    show(byId("pad"), found !== null);
+    byId("heading").parentElement.classList.toggle("message", found === null);
+    write(byId("heading"), found ? words("case", { id: found.row_id }) : words("review_none_title"));
+    write(byId("why"), found ? words(`review_${found.why}`) : words(waiting ? "review_none_yours" : "review_none"));
+    fill(byId("case"), found ? renderCase({ ...found, label: null, picture: null }) : null, found ? this.opinions(found) : null);
+    if (found) fill(byId("groups"), [...this.groups, "cannot_tell", "declined"].map((answer) => this.choice(found, answer)));
+    byId("heading").focus({ preventScroll: true });
+  }
+
+  opinions({ opinions }) {
+    return [el("h2", { text: words("review_opinions") }), el("ul", {}, opinions.map(({ answer, count }) => el("li", { text: words("review_opinion", { answer: answerText(answer), n: count }) })))];
+  }
+
+  choice({ question }, answer) {
+    return el("button", { type: "button", text: answerText(answer), on: { click: () => this.decide(question, answer) } });
+  }
+
+  async decide(question, answer) {
+    try {
+      this.draw(await post(`/review/${question}`, { answer, key: `${question}.${crypto.randomUUID()}` }));
+    } catch (error) {
+      this.toast(error.message || words("server_away"));
+    }
+  }
+
+  toast(text) {
+    write(byId("toast"), text);
+    show(byId("toast"), true);
+    setTimeout(() => show(byId("toast"), false), 3200);
+  }
+}
+
+translate();
+try {
+  const [me, campaign] = await Promise.all([get("/me"), get("/campaign")]);
+  new Review(campaign, me).draw(await get("/review"));
+} catch (error) {
+  if (error.status === undefined) throw error;
+  byId("heading").parentElement.classList.add("message");
+  write(byId("heading"), words(error.status === 401 ? "signed_out_title" : "failed_title"));
+  write(byId("why"), error.status === 401 ? words("signed_out") : error.message || words("server_away"));
+}

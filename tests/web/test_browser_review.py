@@ -1,0 +1,31 @@
+"""The review page in a real browser."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browsing import GROUPS, chromium, new_campaign, serving, visit
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as found:
+        yield found
+
+
+def test_a_reviewer_decides_a_disagreement_by_a_click(browser: Any, tmp_path: Path) -> None:
+    with serving(new_campaign(tmp_path, budget=6, overlap=2)) as site:
+        for name, answer in (("ann", GROUPS[0]), ("bob", GROUPS[1])):
+            question = site.campaign.ask(name)
+            assert question is not None
+            site.campaign.tell(question, answer)
+        with visit(browser, site, "rita", "reviewer") as rita:
+            rita.says("The annotators disagree.")
+            assert "ann" not in rita.page.locator("#case").inner_text().split()
+            rita.page.get_by_role("button", name=GROUPS[1], exact=True).click()
+            rita.says("Nothing to decide")
+            rita.says("0 to decide, 1 decided.")
+    assert [one.group for one in site.campaign.owner.answers()] == [1]

@@ -1,0 +1,60 @@
+"""The reviewer's door: a role of its own, opinions without names, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from web_people import GROUPS, House, housed, turn
+
+from apod.campaign import Campaign
+
+
+@pytest.fixture
+def disagreed(new_campaign: Callable[..., Campaign]) -> House:
+    """Two annotators said different things about one person."""
+    with housed(new_campaign(overlap=2)) as house:
+        for name, answer in (("maria", GROUPS[0]), ("bob", GROUPS[1])):
+            client = house.enter(name)
+            question = turn(client)["questions"][0]["id"]
+            body = {"answer": answer, "key": "k"}
+            assert client.post(f"/api/v1/questions/{question}/answer", json=body).status_code == 200
+        yield house  # type: ignore[misc]
+
+
+def test_a_reviewer_sees_opinions_without_names_and_decides(disagreed: House) -> None:
+    rita = disagreed.enter("rita", "reviewer")
+    found = rita.get("/api/v1/review")
+    case = found.json()["case"]
+    assert case["why"] == "disagreement"
+    assert sorted((one["answer"], one["count"]) for one in case["opinions"]) == sorted((name, 1) for name in GROUPS)
+    assert "maria" not in found.text
+    assert "bob" not in found.text
+    done = rita.post(f"/api/v1/review/{case['question']}", json={"answer": GROUPS[1], "key": "k"}).json()
+    assert (done["case"], done["waiting"], done["decided"]) == (None, 0, 1)
+
+
+def test_annotators_decide_nothing_and_reviewers_answer_nothing(disagreed: House) -> None:
+    body = {"answer": GROUPS[1], "key": "k"}
+    for client in (disagreed.enter("maria"), disagreed.program("robot")):
+        assert client.get("/api/v1/review").status_code == 403
+        assert client.post("/api/v1/review/1", json=body).status_code == 403
+    rita = disagreed.enter("rita", "reviewer")
+    assert rita.post("/api/v1/turn", json={}).status_code == 403
+    assert rita.get("/api/v1/answers").status_code == 403
+    assert rita.get("/api/v1/dashboard").status_code == 403
+    assert disagreed.campaign.reviews.summary().decided == 0
+
+
+def test_a_reviewer_who_answered_the_row_is_not_shown_it(disagreed: House) -> None:
+    maria = disagreed.enter("maria", "reviewer")
+    assert maria.get("/api/v1/review").json()["case"] is None
+    refused = maria.post("/api/v1/review/1", json={"answer": GROUPS[0], "key": "another"})
+    assert (refused.status_code, disagreed.campaign.reviews.summary().decided) == (404, 0)
+
+
+def test_a_decision_needs_the_header_that_other_sites_cannot_set(disagreed: House) -> None:
+    rita = disagreed.enter("rita", "reviewer")
+    del rita.headers["X-Apod"]
+    answer = rita.post("/api/v1/review/1", json={"answer": GROUPS[0], "key": "k"})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (403, "csrf")
