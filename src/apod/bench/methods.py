@@ -78,11 +78,11 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             Method("base", "Base model", "correction", NONE, (0.0,), "accuracy that may be lost"),
             Method("corrected", "Corrected model", "correction", PARTIAL, _LOSSES, "accuracy that may be lost", "gap"),
             Method(
-                "corrected-rs", "Correction+RS", "correction", PARTIAL, _LOSSES, "accuracy that may be lost", "random"
+                "corrected-rs", "Corrected, RS", "correction", PARTIAL, _LOSSES, "accuracy that may be lost", "random"
             ),
             Method(
                 "corrected-al",
-                "Correction+AL",
+                "Corrected, AL",
                 "correction",
                 PARTIAL,
                 _LOSSES,
@@ -90,11 +90,11 @@ METHODS: Mapping[str, Method] = MappingProxyType(
                 "uncertainty",
             ),
             Method(
-                "corrected-ca", "Correction+CA", "correction", PARTIAL, _LOSSES, "accuracy that may be lost", "coreset"
+                "corrected-ca", "Corrected, CA", "correction", PARTIAL, _LOSSES, "accuracy that may be lost", "coreset"
             ),
             Method(
                 "corrected-group",
-                "Correction+Group selection",
+                "Corrected, group",
                 "correction",
                 PARTIAL,
                 _LOSSES,
@@ -102,11 +102,9 @@ METHODS: Mapping[str, Method] = MappingProxyType(
                 "group",
             ),
             Method(
-                "corrected-apod", "Correction+AIS", "correction", PARTIAL, _LOSSES, "accuracy that may be lost", "apod"
+                "corrected-apod", "Corrected, AIS", "correction", PARTIAL, _LOSSES, "accuracy that may be lost", "apod"
             ),
-            Method(
-                "corrected-all", "Correction, all groups known", "correction", ALL, _LOSSES, "accuracy that may be lost"
-            ),
+            Method("corrected-all", "Corrected, all known", "correction", ALL, _LOSSES, "accuracy that may be lost"),
         )
     }
 )

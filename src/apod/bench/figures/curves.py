@@ -38,7 +38,7 @@ Markers = npt.NDArray[np.str_]
 RQ1 = ("vanilla", "group-dro", "lff", "fal", "apod", "pod-all")
 RQ2 = ("vanilla", "ssbm", "pod-al", "pod-ca", "apod", "pod-all")
 RIVALRY = ("vanilla", *RIVALS, "apod", "pod-all")
-CORRECTED = (*CORRECTIONS, "apod", "pod-all")
+CORRECTED = (*CORRECTIONS, "apod")
 
 WORDS: Mapping[str, str] = MappingProxyType({"eop": "EOP", "delta_eo": "signed Δ-EO", "gap": "the absolute gap"})
 
