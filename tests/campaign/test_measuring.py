@@ -253,7 +253,7 @@ def test_a_campaign_pauses_by_itself_once_and_goes_on_when_told(tmp_path, monkey
     from apod.campaign.heads_engine import MitigationEngine
 
     monkeypatch.setattr(
-        "apod.method.algorithm1.Mitigation.gate", Gate(clear=0.0)
+        "apod.method.head_mitigation.Mitigation.gate", Gate(clear=0.0)
     )  # these people's groups are random: no direction is ever clear
     workshop = Workshop(Place(f"sqlite:///{tmp_path}/trial.db", tmp_path / "files"), MitigationEngine)
     options = {"strengths": [0.5, 1.0], "epochs": 3, "body_epochs": 1, "head_steps": 0}

@@ -138,7 +138,7 @@ def test_an_answer_to_a_campaign_on_a_read_only_medium_is_refused(folder: Path, 
 
         def act(database, paused):
             try:
-                Campaign.open(database, refit="demand").pause()
+                Campaign.open(database, refit="demand").owner.pause()
             except ApodError as error:
                 sys.exit(f"{type(error).__name__}: {error}")
         """,

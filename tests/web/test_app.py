@@ -79,7 +79,8 @@ def test_no_request_breaks_the_server_and_every_answer_is_as_described(
         @given(case=strategy)
         def attack(case: Any) -> None:
             answer = case.call(base_url=fuzzed.origin, headers=headers)
-            case.validate_response(answer, checks=CHECKS)
+            checks = [check for check in CHECKS if check is not negative_data_rejection or answer.status_code != 413]
+            case.validate_response(answer, checks=checks)  # too long a body is refused before it is read
             tried[f"{answer.status_code // 100}xx"] += 1
             assert answer.status_code < 300 or web_people.GROUPS[0].encode() not in answer.content
 

@@ -224,7 +224,7 @@ class Campaign(Session):
 
         `annotator(name).turn()` says why there is none.
         """
-        return self.annotator(annotator).turn().question
+        return self.annotator(clean_name("annotator's name", annotator)).turn().question
 
     def tell(
         self,
