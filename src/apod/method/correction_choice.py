@@ -261,9 +261,9 @@ def choose(found: Falls, costs: Costs, limits: Limits) -> Chosen:
 
 
 def keep(found: Falls, limits: Limits, strength: int) -> Chosen:
-    """This strength of the only direction there is, applied where it is still worth more than 0 and turns nothing."""
+    """This strength of the only direction there is, applied where it is still worth more than 0."""
     worth = float(found.worth(limits.caution)[0, strength])
-    return Chosen(0, strength, worth, worth > 0 and bool(found.reverses[0, strength] <= limits.reversal))
+    return Chosen(0, strength, worth, worth > 0)
 
 
 def common_noise(count: int, cells: int, groups: int, rng: np.random.Generator) -> Floats:
