@@ -68,6 +68,8 @@ def test_the_criterion_has_its_history_and_the_answers_given_by_then(place: Path
     assert (found["text"], found["answers_then"]) == ("gap <= 0.6", 11)
     assert [(one["text"], one["answers_then"], one["reason"]) for one in found["history"]] == [("gap <= 0.5", 0, None)]
     assert "after 11 answers" in found["words"]
+    assert found["reason"] == "Half was a slip of the pen"
+    assert "Half was a slip of the pen" in (place / "evidence" / "evidence.html").read_text()
 
 
 def test_undone_criteria_are_none() -> None:

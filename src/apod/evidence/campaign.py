@@ -47,7 +47,7 @@ def evidence_of_campaign(campaign: Campaign, stated: Stated) -> Evidence:
         inferred=inferred,
         not_inferred=facts["no_audit"],
         counts=None,
-        levelling=None if inferred is None else levelling(inferred),
+        levelling=None if inferred is None else levelling(inferred, measured=False),
         changes=None,
         ll144=None,
         no_ll144=DRAWN_UNALIKE,

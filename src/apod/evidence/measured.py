@@ -162,7 +162,7 @@ def changed(table: Counts, names: Sequence[str]) -> Changed:
     return Changed(shown(to_positive.sum() + to_negative.sum()), rough, groups)
 
 
-def levelling(found: Findings) -> Levelling | None:
+def levelling(found: Findings, *, measured: bool) -> Levelling | None:
     """Whether the gap closed by making some group worse off; None where nothing was changed."""
     if found.after is None:
         return None
@@ -176,7 +176,8 @@ def levelling(found: Findings) -> Levelling | None:
     known = {name: one["tpr"] for name, one in moved.items() if one["tpr"] is not None}
     fell = [name for name, one in known.items() if one < -LEVELLED]
     rose = [name for name, one in known.items() if one > LEVELLED]
-    return Levelling(_verdict(fell, rose, len(known) < len(moved)), moved)
+    said = _verdict(fell, rose, len(known) < len(moved))
+    return Levelling(said if measured else f"{said} (by estimates, whose intervals are above)", moved)
 
 
 def _verdict(fell: Sequence[str], rose: Sequence[str], partly: bool) -> str:

@@ -146,7 +146,8 @@ class Verdict:
     text: str | None
     fixed_at: str | None
     answers_then: int | None  # given before it was fixed; 0 for one that was fixed beforehand
-    history: tuple[Mapping[str, Any], ...]  # earlier criteria, with the reason for each change
+    reason: str | None  # why it replaced an earlier one
+    history: tuple[Mapping[str, Any], ...]  # earlier criteria, with the reason for each
     measured: str  # met, not met, not decided, not measured
     measured_number: Estimated
     inferred: str

@@ -71,7 +71,7 @@ def evidence_of_run(result: Facts, stated: Stated, files: Mapping[str, str]) -> 
         inferred=inferred,
         not_inferred=None if inferred else "not inferred: heads on a body give no interval that holds",
         counts=shown_counts(table, names),
-        levelling=levelling(whole),
+        levelling=levelling(whole, measured=True),
         changes=changed(table, names),
         ll144=ll144(table.sum(2), names, f"the test part of {result['dataset']}, groups on record"),
         no_ll144=None,
@@ -138,7 +138,7 @@ def evidence_of_audit(facts: Facts, stated: Stated, files: Mapping[str, str]) ->
         inferred=inferred,
         not_inferred=None,
         counts=shown_counts(table, names) if alike else None,
-        levelling=levelling(whole or inferred),
+        levelling=levelling(whole or inferred, measured=whole is not None),
         changes=changed(table, names) if alike and whole is not None and whole.after is not None else None,
         ll144=ll144(table.sum(2), names, f"{described['file']}, column {described['attribute']}") if alike else None,
         no_ll144=None if alike else DRAWN_UNALIKE,
@@ -186,7 +186,7 @@ def verdict(fixed: Sequence[Facts], measured: Findings | None, inferred: Finding
     nothing = Estimated(None)
     if not fixed:
         said = "No acceptance criterion was fixed before the first question."
-        return Verdict(None, None, None, (), "not measured", nothing, "not measured", nothing, said)
+        return Verdict(None, None, None, None, (), "not measured", nothing, "not measured", nothing, said)
     *earlier, last = fixed
     criterion = parse_criterion(last["text"])
     numbers = [_number(one, criterion.metric) for one in (measured, inferred)]
@@ -205,6 +205,7 @@ def verdict(fixed: Sequence[Facts], measured: Findings | None, inferred: Finding
         text=last["text"],
         fixed_at=last["fixed_at"],
         answers_then=last["answers_then"],
+        reason=last["reason"],
         history=tuple(earlier),
         measured=by_measure,
         measured_number=numbers[0],

@@ -108,7 +108,7 @@ def _from_json(evidence: Facts) -> tuple[list[str], int, list[str]]:
         if left_out:
             unknown.append(f"{path}.measured: cells below 5 are left out")
         best = measured or inferred
-        made |= {"levelling": None if best is None else _dict(levelling(best))}
+        made |= {"levelling": None if best is None else _dict(levelling(best, measured=measured is not None))}
         wrong, compared = _compare({key: stored[key] for key in made}, made, path)
         problems, count = problems + wrong, count + compared
         again = plain(asdict(verdict(_fixed(evidence["criterion"]), measured, inferred)))
@@ -155,7 +155,7 @@ def _dict(found: Any) -> Any:
 def _fixed(criterion: Facts) -> list[Facts]:
     if criterion["text"] is None:
         return []
-    return [*criterion["history"], {key: criterion[key] for key in ("text", "fixed_at", "answers_then")}]
+    return [*criterion["history"], {key: criterion[key] for key in ("text", "fixed_at", "answers_then", "reason")}]
 
 
 def _compare(stored: Any, again: Any, path: str) -> tuple[list[str], int]:
