@@ -2,6 +2,7 @@
 
     python benchmarks/bench_bodies.py --speed --data-dir data
     python benchmarks/bench_bodies.py --seeds 20 --data-dir data --out out/bodies
+    python benchmarks/bench_bodies.py --seeds 5 --arms "" --data-dir data --out out/bodies    # the base models alone
 
 The picture tasks are CelebA's hair and young, the first 5,000 pictures, a quarter to train on; `letters` is generated:
 applications whose words tell skill and, for many people, the group. Shares are those of `bench_correction.py`: of what
@@ -170,7 +171,7 @@ def main() -> None:
     parser.add_argument("--tasks", type=lambda text: text.split(","), default=[*ATTRIBUTES, "letters"])
     parser.add_argument("--budgets", type=lambda text: [int(b) for b in text.split(",")], default=[37, 100, 300])
     parser.add_argument("--seeds", type=lambda text: range(int(text)), default=range(20))
-    parser.add_argument("--arms", type=lambda text: text.split(","), default=["known", "gap"])
+    parser.add_argument("--arms", type=lambda text: [a for a in text.split(",") if a], default=["known", "gap"])
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--out", type=Path, default=Path("out/bodies"))
