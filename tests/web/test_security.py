@@ -18,8 +18,8 @@ from apod.campaign import Campaign, access, schema
 from apod.web.app import create_app
 from apod.web.settings import Limits, ServeSettings
 
-OPEN = {("POST", "/api/v1/session")}
-"""What can be called without a session: coming in."""
+OPEN = {("POST", "/api/v1/session")} | {("POST", f"/api/v1/self-report{path}") for path in ("", "/form", "/withdrawal")}
+"""What can be called without a session: coming in, and self-report, which has a secret of its own."""
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +115,9 @@ def test_every_route_is_described_and_belongs_to_somebody(
         if route.path.startswith("/api/") and method != "HEAD" and route.path != "/api/v1/openapi.json"
     }
     assert described >= served
-    assert all(set(tags) & {"owner", "annotator", "reviewer", "session", "events"} for _, _, tags in routes)
+    assert all(
+        set(tags) & {"owner", "annotator", "reviewer", "self-report", "session", "events"} for _, _, tags in routes
+    )
 
 
 def test_an_error_does_not_tell_which_questions_there_are(

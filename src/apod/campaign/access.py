@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
@@ -21,10 +22,11 @@ from apod.campaign.settings import clean_name
 from apod.campaign.store import Store
 from apod.errors import InputError
 
-Role = Literal["owner", "annotator", "reviewer"]
+Role = Literal["owner", "annotator", "reviewer", "person"]
 What = Literal["link", "session", "token"]
 
 OWNER = "owner"
+PERSON = "self-report"
 DAY = 86_400_000  # ms
 SESSION_DAYS = {"owner": 1.0, "annotator": 30.0, "reviewer": 30.0}
 LONGEST_DAYS = 366.0
@@ -81,11 +83,10 @@ class Access:
         """A new link or program token for somebody."""
         if role not in SESSION_DAYS or what not in ("link", "token"):
             raise InputError("Access is a link or a token, for an owner, an annotator or a reviewer.")
-        if not 0 < days <= LONGEST_DAYS:
-            raise InputError(f"Access lasts more than 0 and at most {LONGEST_DAYS:.0f} days.")
+        _check_days(days)
         name = clean_name("annotator's name", name)
-        if role != "owner" and name == OWNER:
-            raise InputError(f"{OWNER!r} is how the owner answers: give the {role} another name.")
+        if role != "owner" and name in (OWNER, PERSON):
+            raise InputError(f"{name!r} is a name of the campaign's own: give the {role} another one.")
         with self._store.writing() as connection:
             now = self._now(connection)
             table = schema.access
@@ -100,7 +101,7 @@ class Access:
                 return None
         with self._store.writing() as connection:
             row = self._find(connection, token)
-            if row is None or row.what != "link":
+            if row is None or row.what != "link" or row.role == "person":
                 return None
             now = self._now(connection)
             unused = (schema.access.c.id == row.id) & schema.access.c.used.is_(None)
@@ -155,6 +156,23 @@ class Access:
         with self._store.writing() as connection:
             return self._end(connection, (table.c.campaign == self._campaign) & (table.c.name == name))
 
+    def grant_rows(self, rows: Sequence[int], days: float) -> list[tuple[int, Granted]]:
+        """A self-report link for each of these rows."""
+        _check_days(days)
+        with self._store.writing() as connection:
+            now = self._now(connection)
+            return [(row, self._add(connection, now, "link", "person", PERSON, days, row=row)) for row in rows]
+
+    def person(self, token: str) -> Any:
+        """The entry of a self-report link that is good, with its row; None where it is not."""
+        with self._store.reading() as connection:
+            return self.person_in(connection, token)
+
+    def person_in(self, connection: Connection, token: str) -> Any:
+        """The same within a transaction."""
+        found = self._find(connection, token)
+        return found if found is not None and found.role == "person" else None
+
     def revoke_all(self) -> int:
         """End everybody's access; how many links, sessions and tokens were still good."""
         with self._store.writing() as connection:
@@ -186,13 +204,22 @@ class Access:
         return len(good)
 
     def _add(
-        self, connection: Connection, now: int, what: str, role: str, name: str, days: float, link: str | None = None
+        self,
+        connection: Connection,
+        now: int,
+        what: str,
+        role: str,
+        name: str,
+        days: float,
+        link: str | None = None,
+        row: int | None = None,
     ) -> Granted:
         id_, secret = secrets.token_hex(8), secrets.token_urlsafe(32)
         self.granted += 1
         expires = now + round(days * DAY)
-        row = {"id": id_, "campaign": self._campaign, "what": what, "role": role, "name": name, "hash": _hash(secret)}
-        connection.execute(insert(schema.access), row | {"created": now, "expires": expires, "link": link})
+        entry = {"id": id_, "campaign": self._campaign, "what": what, "role": role, "name": name, "hash": _hash(secret)}
+        entry |= {"created": now, "expires": expires, "link": link, "row": row}
+        connection.execute(insert(schema.access), entry)
         return Granted(id_, cast(Role, role), name, f"{id_}.{secret}", moment(expires), round(days * DAY / 1000))
 
     def _find(self, connection: Connection, token: str) -> Any:
@@ -211,6 +238,11 @@ class Access:
 
     def _now(self, connection: Connection) -> int:
         return int(connection.execute(select(self._store.clock)).scalar_one()) + self._store.skew()
+
+
+def _check_days(days: float) -> None:
+    if not 0 < days <= LONGEST_DAYS:
+        raise InputError(f"Access lasts more than 0 and at most {LONGEST_DAYS:.0f} days.")
 
 
 def _hash(secret: str) -> str:

@@ -73,7 +73,7 @@ def tell(desk: Desk, token: int, value: Value, kind: str, annotator: str | None,
         "expired": own,
         **keyed(key),
     }
-    seq = desk.append("answered", body, _seal(value))
+    seq = desk.append("answered", body, seal(value))
     return _receipt(state, state.answers[seq])
 
 
@@ -99,7 +99,7 @@ def correct(desk: Desk, token: int, value: Value, kind: str | None, annotator: s
     if dearer and state.spent + state.pending(desk.now) >= state.budget:  # gold too: it must not be told apart
         raise BudgetError("The budget is used up: this correction would cost one more answer. Extend the budget.")
     body = {"answer": given.seq, "kind": kind or given.kind, "outcome": value.outcome, **keyed(key)}
-    desk.append("corrected", body, _seal(value))
+    desk.append("corrected", body, seal(value))
     return _receipt(state, given)
 
 
@@ -212,7 +212,7 @@ def _take(desk: Desk, item: Incoming) -> None:
     own = [one.token for one in _held_by(state, item, desk.now)]
     token = desk.append("asked", body)
     told = {"token": token, "kind": item.kind, "outcome": item.value.outcome, "counted": item.counted}
-    desk.append("answered", {**told, "late": item.late, "expired": own, "source": "import"}, _seal(item.value))
+    desk.append("answered", {**told, "late": item.late, "expired": own, "source": "import"}, seal(item.value))
 
 
 def _number(state: State, item: Incoming) -> int | None:
@@ -271,7 +271,8 @@ def _same(desk: Desk, given: Given, value: Value) -> bool:
     return bool(desk.answer(given.seq) == value.group)
 
 
-def _seal(value: Value) -> Sealed | None:
+def seal(value: Value) -> Sealed | None:
+    """What of an answer may have to be erased: its group."""
     return Sealed(value.group) if value.outcome == GROUP else None
 
 

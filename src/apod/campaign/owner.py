@@ -21,6 +21,7 @@ from apod.campaign.journal import Desk, read_answers
 from apod.campaign.label_studio import labelling_config
 from apod.campaign.log import LogCheck
 from apod.campaign.operating_point import forget_noted
+from apod.campaign.self_reports import SelfReports
 from apod.campaign.settings import CampaignSettings, checked_changes, clean_name
 from apod.campaign.status import AnnotatorReport, annotators_of
 from apod.campaign.transfer import ExportReport
@@ -49,6 +50,15 @@ class Owner:
     def results(self) -> Results:
         """What the answers achieved so far."""
         return Results(self._session)
+
+    @cached_property
+    def self_reports(self) -> SelfReports:
+        """Links for the people concerned, and what they answer."""
+        return SelfReports(self._session, self.access)
+
+    def withdraw(self, code: str) -> Erasure:
+        """Withdraw a self-report by its receipt's code: the answer and all that was computed from it are erased."""
+        return self.erase(question=self.self_reports.find(code))
 
     def note_address(self, origin: str) -> None:
         """Remember where the campaign is served, so that links lead there."""

@@ -130,12 +130,54 @@ def revoke(
     echo(f"{count} ended.")
 
 
+def self_report_links(
+    url: str = URL,
+    path: Path = typer.Argument(help="A CSV to write for your mail merge: row, id, link, expires_at."),
+    rows: str = typer.Option(..., help="Rows of the people concerned, comma-separated."),
+    days: float = typer.Option(30.0, help="How long the links can be used."),
+    address: str | None = typer.Option(None, "--url", help="The server's address (default: where it was served last)."),
+    campaign: str | None = NAME,
+    files: Path | None = FILES,
+) -> None:
+    """Make links by which the people concerned answer about themselves; only their answer uses one up.
+
+    Example: apod self-report links hiring.db links.csv --rows 3,17,40
+    """
+    from apod.web.settings import ServeSettings
+
+    if not all(word.strip().isdigit() for word in rows.split(",")):
+        raise InputError("--rows takes row numbers, comma-separated: 3,17,40.")
+    with opened_campaign(url, campaign, files) as opened:
+        origin = ServeSettings(url=address or opened.owner.address()).origin
+        count = opened.owner.self_reports.mail_merge(path, [int(word) for word in rows.split(",")], origin, days)
+    echo(f"{count} links in {path}: whoever has one can answer for that person, so send each to its person alone.")
+
+
+def self_report_withdraw(
+    url: str = URL,
+    code: str = typer.Argument(help="The code the person was given as a receipt."),
+    campaign: str | None = NAME,
+    files: Path | None = FILES,
+) -> None:
+    """Withdraw a self-report by its code, on the person's behalf: it is erased.
+
+    Example: apod self-report withdraw hiring.db 0f3a...
+    """
+    with opened_campaign(url, campaign, files) as opened:
+        opened.owner.withdraw(code)
+    echo("The answer is withdrawn and erased.")
+
+
 def add_commands(app: typer.Typer) -> None:
     """Hang the commands into the application."""
     access = typer.Typer(help="Who may come in over the web.", no_args_is_help=True)
     access.command("list")(list_)
     access.command("revoke")(revoke)
     app.add_typer(access, name="access")
+    reports = typer.Typer(help="Links for the people concerned.", no_args_is_help=True)
+    reports.command("links")(self_report_links)
+    reports.command("withdraw")(self_report_withdraw)
+    app.add_typer(reports, name="self-report")
     app.command()(serve)
     app.command()(invite)
 

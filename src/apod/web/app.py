@@ -20,7 +20,7 @@ from fastapi.responses import FileResponse, Response, StreamingResponse
 
 from apod.campaign import Campaign
 from apod.errors import InputError
-from apod.web import annotator_routes, owner_routes, reviewer_routes, security
+from apod.web import annotator_routes, owner_routes, reviewer_routes, security, self_report_routes
 from apod.web.annotator_routes import progress_body
 from apod.web.context import ResponseCache, Server, ServerContext
 from apod.web.downloads import Downloads
@@ -40,7 +40,13 @@ CONTENT_TYPES = {
     ".ico": "image/x-icon",
     ".woff2": "font/woff2",
 }
-_PAGES = {"/": "annotate.html", "/enter": "enter.html", "/dashboard": "dashboard.html", "/review": "review.html"}
+_PAGES = {
+    "/": "annotate.html",
+    "/enter": "enter.html",
+    "/dashboard": "dashboard.html",
+    "/review": "review.html",
+    "/self-report": "self-report.html",
+}
 _REVALIDATE, _A_DAY = "no-cache", "public, max-age=86400"
 
 
@@ -144,7 +150,14 @@ def create_app(campaign: Campaign, settings: ServeSettings | None = None) -> Fas
         responses=ResponseCache(campaign),
         downloads=downloads,
     )
-    for router in (security.router, annotator_routes.router, _events, reviewer_routes.router, owner_routes.router):
+    for router in (
+        security.router,
+        annotator_routes.router,
+        _events,
+        reviewer_routes.router,
+        self_report_routes.router,
+        owner_routes.router,
+    ):
         app.include_router(router, prefix=API, responses=described(404, 409, 415))
     app.include_router(page_routes())
     add_handlers(app)

@@ -104,7 +104,7 @@ class Entry(BaseModel):
 
     id: str
     what: Literal["link", "session", "token"]
-    role: Literal["owner", "annotator", "reviewer"]
+    role: Literal["owner", "annotator", "reviewer", "person"]
     name: str
     created_at: str
     expires_at: str

@@ -141,6 +141,21 @@ export const TEXTS = {
   help_see_title: "What you see and what others see",
   help_see: "You do not see what a model or other people think about a case, and they do not see your answer. The owner of the campaign does.",
 
+  // self-report page
+  report_title: "A question about yourself",
+  report_question: "Which group do you belong to?",
+  report_free: "You decide whether to answer. You can withdraw your answer later.",
+  report_refuse: "I would rather not say",
+  report_thanks: "Thank you, it is recorded",
+  report_receipt: "Keep this code. With it you can withdraw your answer on this page; it is shown only now:",
+  report_failed: "This did not work",
+  report_nothing: "This address has no link in it",
+  report_nothing_text: "Open the whole link you were sent. To withdraw an answer you only need its code.",
+  withdraw_title: "Withdraw an answer",
+  withdraw_code: "Code",
+  withdraw: "Withdraw",
+  withdraw_done: "Your answer is withdrawn and erased.",
+
   // review page
   review_title: "Review · {campaign}",
   review_question: "Which is right?",

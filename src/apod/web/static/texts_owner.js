@@ -211,6 +211,7 @@ export const OWNER_TEXTS = {
   role_owner: "owner",
   role_annotator: "annotator",
   role_reviewer: "reviewer",
+  role_person: "person concerned",
   invite_role: "Role",
   to_review: "Review",
   what: "What",
