@@ -19,6 +19,12 @@ import numpy.typing as npt
 from apod.errors import CheckpointError, InputError
 
 
+def require_folder(path: Path) -> None:
+    """Refuse a path in a folder that does not exist: a typo must not create one."""
+    if not path.parent.is_dir():
+        raise InputError(f"There is no folder {str(path.parent)!r}: create it first.")
+
+
 @contextmanager
 def replacing(path: Path, *, private: bool = False) -> Iterator[BinaryIO]:
     """A file to write that takes the place of `path` when the block ends without an error.

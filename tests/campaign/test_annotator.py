@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 
 import pytest
+from typer.testing import CliRunner
 
 from apod.campaign import Campaign, Question
 from apod.campaign.errors import NotFound, NotYours
+from apod.cli import build_app
 from apod.testing.engines import GROUPS, Workshop, group_of
 
 
@@ -142,3 +144,16 @@ def test_a_question_is_shown_to_the_one_it_was_put_to(workshop: Workshop) -> Non
         campaign.annotator("b").question(question.id)
     with pytest.raises(NotFound):
         campaign.annotator("a").question("77-99")
+
+
+def test_an_answer_told_again_after_its_erasure_is_said_to_be_erased(on_sqlite: Workshop) -> None:
+    campaign = on_sqlite.create()
+    question = campaign.ask("anna")
+    assert question is not None
+    assert not campaign.tell(question, GROUPS[0]).erased
+    campaign.owner.erase(question=question.id)
+    again = campaign.tell(question, GROUPS[1])
+    assert (again.repeated, again.erased) == (True, True)
+    where = [campaign.store.url, question.id, GROUPS[1], "--files", str(on_sqlite.place.files)]
+    shown = CliRunner().invoke(build_app(), ["tell", *where]).stdout
+    assert shown == "This answer was erased; nothing was added.\n"

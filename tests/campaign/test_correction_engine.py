@@ -99,6 +99,8 @@ def test_dashboard_status_classifier_and_report_are_one_model(audited: Path, tmp
 def test_the_owner_picks_another_place_on_the_path_and_everything_follows(audited: Path, tmp_path: Path) -> None:
     campaign = copied(audited, tmp_path)
     wanted = campaign.owner.results.strengths()[12]
+    with pytest.raises(InputError, match=r"There is no strength -1\.0: choose one of"):
+        campaign.owner.choose(-1.0)
     campaign.owner.choose(wanted)
     campaign.owner.refit()
     point, classifier, facts = campaign.owner.results.operating_point(), campaign.classifier(), campaign_facts(campaign)

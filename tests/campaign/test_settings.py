@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from apod.campaign.settings import Shape, own_options, settings_of
 from apod.cli import build_app
 from apod.data import make_example
 from apod.errors import InputError
+from support.commands import apod
 
 SMALL = Shape(rows=300, columns=8, groups=2, embedding=False, scored=False)
 LARGE = Shape(rows=600_000, columns=8, groups=2, embedding=False, scored=False)
@@ -74,3 +76,22 @@ def test_a_column_of_scores_is_corrected_from_the_command_line(tmp_path: Path) -
         assert "model_score" not in campaign.settings.show
     refused = CliRunner().invoke(build_app(), [*new[:-2], "--show", "model_score", "--campaign", "other"])
     assert refused.exit_code != 0
+
+
+@pytest.mark.parametrize(
+    ("where", "options", "said"),
+    [
+        ("nosuch/h.db", [], r"There is no folder '.*nosuch': create it first\."),
+        ("h.db", ["--lease-minutes", "-1"], r"--lease-minutes is -1: give minutes from 0\.001 to 527040 \(a year\)\."),
+    ],
+)
+def test_a_campaign_that_cannot_be_is_refused_in_the_words_of_the_command(
+    where: str, options: list[str], said: str, tmp_path: Path
+) -> None:
+    people = make_example(60, seed=1)
+    people.features.assign(hired=people.labels).to_csv(tmp_path / "people.csv", index=False)
+    new = ["campaign", "new", tmp_path / where, "people.csv", "--label", "hired", "--groups", "a,b", "--budget", 6]
+    done = apod(*new, *options, folder=tmp_path)
+    assert done.returncode == 2
+    assert re.search(said, done.stderr), done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["people.csv"]

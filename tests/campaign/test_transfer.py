@@ -123,8 +123,21 @@ def test_an_import_is_taken_whole_or_not_at_all(workshop: Workshop, tmp_path: Pa
             campaign.owner.import_(path, annotator="a")
         assert campaign.status().answered == 0
     path.write_text(f"row,group\n1,{GROUPS[0]}\n")
-    with pytest.raises(InputError, match="names no annotator"):
+    with pytest.raises(InputError, match=r"names no annotator: name one \(--annotator or annotator=\)"):
         campaign.owner.import_(path)
+
+
+@pytest.mark.parametrize("name", ["in.csv", "in.jsonl", "in.parquet"])
+def test_a_file_without_the_column_of_answers_is_refused(on_sqlite: Workshop, tmp_path: Path, name: str) -> None:
+    campaign = on_sqlite.create(ids=IDS)
+    frame, path = pd.DataFrame({"id": IDS, "age": range(len(IDS))}), tmp_path / name
+    {"csv": lambda: frame.to_csv(path, index=False), "parquet": lambda: frame.to_parquet(path),
+     "jsonl": lambda: frame.to_json(path, orient="records", lines=True)}[path.suffix[1:]]()  # fmt: skip
+    with pytest.raises(InputError, match="has no column `group`"):
+        campaign.owner.import_(path, annotator="a")
+    path = tmp_path / "declined.csv"
+    path.write_text("row,outcome\n1,declined\n2,cannot_tell\n")  # answers without a group need none
+    assert campaign.owner.import_(path, annotator="a").added == 2
 
 
 def test_other_peoples_tables_need_an_id_and_a_group_only(workshop: Workshop, tmp_path: Path) -> None:

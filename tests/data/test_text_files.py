@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import random
 import zipfile
 from pathlib import Path
 
@@ -9,7 +11,7 @@ import pandas as pd
 import pytest
 
 from apod.data.files import read_table
-from apod.data.text_files import Dialect, dialect
+from apod.data.text_files import RECOGNISED, Dialect, dialect, read_text
 from apod.errors import InputError
 
 CELLS = pd.DataFrame({"name": ["Zoë", "Jürgen", "Ann"], "income": ["1.234,5", "7,25", None], "hired": ["0", "1", "0"]})
@@ -101,3 +103,47 @@ def test_a_zip_archive_of_another_number_of_tables_is_refused(tmp_path: Path) ->
     (tmp_path / "r.zip").write_bytes(b"no archive")
     with pytest.raises(InputError, match="no zip archive that can be read"):
         read_table(tmp_path / "r.zip")
+
+
+TEXT = b"age,hired\n" + b"31,1\n45,0\n" * 50
+
+
+def packed(path: Path) -> Path:
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("people.csv", TEXT)
+    else:
+        path.write_bytes(gzip.compress(TEXT))
+    return path
+
+
+@pytest.mark.parametrize("name", ["people.zip", "people.csv.gz"])
+def test_a_packed_table_that_unpacks_to_too_much_is_refused(name: str, tmp_path: Path) -> None:
+    path = packed(tmp_path / name)
+    assert len(read_text(path, RECOGNISED, limit=len(TEXT))) == 100
+    with pytest.raises(InputError, match=r"people\..* unpacks to more than .* GiB: if it is meant to, unpack it yours"):
+        read_text(path, RECOGNISED, limit=len(TEXT) - 1)
+
+
+def test_a_zip_archive_that_lies_about_its_size_gets_nothing_past_the_limit(tmp_path: Path) -> None:
+    path = packed(tmp_path / "people.zip")
+    data, size = path.read_bytes(), len(TEXT).to_bytes(4, "little")
+    assert data.count(size) == 2  # before the member, and in the directory
+    path.write_bytes(data.replace(size, (40).to_bytes(4, "little")))
+    with pytest.raises(InputError, match=r"people\.zip cannot be read \(Bad CRC-32 .*\): save it again"):
+        read_table(path)
+
+
+def test_a_damaged_member_of_a_zip_archive_is_refused_in_a_line(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "p.zip", "w") as archive:
+        archive.writestr("people.csv", TEXT)
+    data = (tmp_path / "p.zip").read_bytes()
+    (tmp_path / "p.zip").write_bytes(data.replace(b"45,0", b"46,0", 1))
+    with pytest.raises(InputError, match=r"p\.zip cannot be read \(Bad CRC-32 .*\): save it again"):
+        read_table(tmp_path / "p.zip")
+
+
+def test_random_bytes_are_said_to_be_no_text(tmp_path: Path) -> None:
+    (tmp_path / "p.csv").write_bytes(random.Random(1).randbytes(20_000))
+    with pytest.raises(InputError, match=r"p\.csv is not a text file"):
+        read_table(tmp_path / "p.csv")

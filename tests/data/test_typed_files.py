@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+import zipfile
+from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 
@@ -13,7 +15,7 @@ import pytest
 from pyarrow import feather
 
 from apod.data import load_dataset
-from apod.data.files import read_table, table_name
+from apod.data.files import read_excel, read_table, table_name
 from apod.errors import InputError
 
 openpyxl = pytest.importorskip("openpyxl")
@@ -104,6 +106,43 @@ def test_what_is_no_workbook_is_refused_in_a_line(tmp_path: Path) -> None:
         read_table(tmp_path / "p.xlsx")
 
 
+BOMB = b"<!DOCTYPE l [<!ENTITY a 'aaaaaaaaaa'>" + b"".join(
+    b"<!ENTITY %c '%s'>" % (98 + i, b"&%c;" % (97 + i) * 10) for i in range(9)
+)
+OUTSIDE = b"<!DOCTYPE l [<!ENTITY j SYSTEM 'file:///etc/hostname'>"
+DAMAGE: dict[str, Callable[[bytes], bytes]] = {
+    "cut off": lambda xml: xml[: len(xml) // 2],
+    "entity bomb": lambda xml: xml.replace(b"<worksheet", BOMB + b"]><worksheet").replace(b"<v>", b"<v>&j;", 1),
+    "external entity": lambda xml: xml.replace(b"<worksheet", OUTSIDE + b"]><worksheet").replace(b"<v>", b"<v>&j;", 1),
+    "text out of range": lambda xml: xml.replace(b't="n"><v>', b't="s"><v>9', 1),
+    "impossible place": lambda xml: xml.replace(b'r="A1"', b'r="ZZZZZ99999999999"'),
+}
+
+
+@pytest.mark.parametrize("case", DAMAGE)
+def test_a_workbook_with_a_damaged_sheet_is_refused_in_a_line(case: str, tmp_path: Path) -> None:
+    whole = workbook(tmp_path / "whole.xlsx", cells(PEOPLE))
+    with zipfile.ZipFile(whole) as old, zipfile.ZipFile(tmp_path / "p.xlsx", "w") as new:
+        for name in old.namelist():
+            part = old.read(name)
+            if name.endswith("sheet1.xml"):
+                assert DAMAGE[case](part) != part
+                part = DAMAGE[case](part)
+            new.writestr(name, part)
+    with pytest.raises(InputError, match=r"p\.xlsx is no Excel workbook that can be read: save it again") as refused:
+        read_table(tmp_path / "p.xlsx")
+    assert "\n" not in str(refused.value)
+
+
+def test_a_workbook_that_unpacks_to_too_much_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    path = workbook(tmp_path / "p.xlsx", cells(PEOPLE))
+    with zipfile.ZipFile(path) as parts:
+        size = sum(part.file_size for part in parts.infolist())
+    assert len(read_excel(path, limit=size)) == len(PEOPLE)
+    with pytest.raises(InputError, match=r"p\.xlsx unpacks to more than .* GiB: if it is meant to, save the table as"):
+        read_excel(path, limit=size - 1)
+
+
 def test_without_openpyxl_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     path = workbook(tmp_path / "p.xlsx", cells(PEOPLE))
     monkeypatch.setitem(sys.modules, "openpyxl", None)
@@ -129,6 +168,8 @@ def test_a_key_that_a_line_lacks_is_a_missing_cell(tmp_path: Path) -> None:
         ('[1, 2]\n{"a": 1}\n', "line 1: no object"),
         ("\n\n", "is empty"),
         ("[" * 100_000, "line 1: not JSON"),
+        ('{"a": 1}\n{"a": %s}\n' % ("9" * 6000), "line 2: a number has too many digits"),
+        ('{"a": %s}\n' % ("9" * 400), "line 1: a number has too many digits"),  # an integer, and no float
     ],
 )
 def test_lines_that_are_no_people_are_refused_with_their_number(text: str, message: str, tmp_path: Path) -> None:

@@ -83,14 +83,14 @@ def test_invite_list_and_revoke(database: Path) -> None:
     assert {(entry["name"], entry["what"], entry["role"]) for entry in listed} == {
         ("maria", "link", "annotator"),
         ("robot", "token", "annotator"),
-        ("owner", "link", "owner"),
+        ("me", "link", "owner"),
     }
     shown = run("access", "list", url)
     assert link.split(".")[-1] not in shown
     assert "1 ended" in run("access", "revoke", url, "maria")
     assert "1 ended" in run("access", "revoke", url, made["id"])
     states = {entry["name"]: entry["state"] for entry in json.loads(run("access", "list", url, "--json"))}
-    assert states == {"maria": "revoked", "robot": "revoked", "owner": "active"}
+    assert states == {"maria": "revoked", "robot": "revoked", "me": "active"}
     again = CliRunner().invoke(build_app(), ["access", "revoke", url, "nobody"])
     assert again.exit_code != 0
 

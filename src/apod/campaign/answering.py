@@ -30,6 +30,7 @@ class Receipt:
               the budget is taken. It is recorded all the same
     repeated  the same call was recorded before; nothing was added
     undone    the answer was taken back since
+    erased    the answer was erased since: whether it was the same one is not known any more
     """
 
     question: str
@@ -38,6 +39,7 @@ class Receipt:
     counted: bool = True
     repeated: bool = False
     undone: bool = False
+    erased: bool = False
 
 
 def tell(desk: Desk, token: int, value: Value, kind: str, annotator: str | None, key: str | None) -> Receipt:
@@ -284,4 +286,5 @@ def _receipt(state: State, given: Given, repeated: bool = False) -> Receipt:
         given.counted and not given.withdrawn,
         repeated,
         given.withdrawn,
+        given.erased,
     )

@@ -30,7 +30,7 @@ from apod.campaign.journal import Desk
 from apod.campaign.schema import upgrade
 from apod.campaign.store import Store
 from apod.errors import InputError
-from apod.files import new_file
+from apod.files import new_file, require_folder
 
 if TYPE_CHECKING:
     from apod.campaign.session import Session
@@ -147,6 +147,8 @@ def restore(path: Path, url: str | os.PathLike[str], files: Path) -> RestoreRepo
     """Bring a campaign back into a database that has none of its name. All of it, or nothing at all."""
     store = Store(url)
     try:
+        if store.path is not None:
+            require_folder(store.path)
         with ExitStack() as under_way, staged(files) as there:
             manifest, tables = _unpack(path, there, under_way)
             upgrade(store)

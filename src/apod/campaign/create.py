@@ -33,6 +33,7 @@ from apod.data.files import read_table
 from apod.data.own import FileColumns, refuse_copies, require_column, understand
 from apod.data.text_files import RECOGNISED, Dialect
 from apod.errors import InputError
+from apod.files import require_folder
 from apod.method.group_knowledge import columns_named
 
 if TYPE_CHECKING:
@@ -69,6 +70,8 @@ class Pool:
 
 def create(store: Store, pool: Pool, settings: CampaignSettings, folder: Path) -> int:
     """Make the campaign; return its number in the database. Nothing exists of it unless all of it does."""
+    if store.path is not None:
+        require_folder(store.path)
     rows = len(pool.features)
     if len(pool.labels) != rows:
         raise InputError(f"X has {rows} rows and y has {len(pool.labels)}: pass one label per row.")

@@ -15,7 +15,7 @@ import pandas as pd
 import pyarrow as pa
 from pyarrow import parquet
 
-from apod.campaign.state import GROUP
+from apod.campaign.state import CANNOT_TELL, DECLINED, GROUP
 from apod.data.cells import read_cells, write_cells
 from apod.data.dataset import refuse_repeated
 from apod.errors import InputError, UnknownName
@@ -156,6 +156,8 @@ def _frame(records: Sequence[Record]) -> pd.DataFrame:
 def _batch(rows: Sequence[Mapping[str, Any]]) -> Batch:
     if rows and not {"row", "id"} & set(rows[0]):
         raise InputError("The file has neither a column `row` nor a column `id`: nothing was imported.")
+    if rows and not any("group" in row or row.get("outcome") in (CANNOT_TELL, DECLINED) for row in rows):
+        raise InputError("The file has no column `group`: name the column of answers so. Nothing was imported.")
     return Batch(tuple(checked_record(f"Answer {line} of the file", row) for line, row in enumerate(rows, start=1)))
 
 

@@ -148,7 +148,7 @@ class Owner:
         known = self.results.strengths()
         if strength is not None and strength not in known:
             listed = ", ".join(f"{value:g}" for value in known)
-            raise InputError(f"There is no head of strength {strength!r}: choose one of {listed}.")
+            raise InputError(f"There is no strength {strength!r}: choose one of {listed}.")
 
         def command(desk: Desk) -> None:
             if desk.state.strength != strength:

@@ -187,7 +187,6 @@ class Store:
         """Create the SQLite file, readable by its owner alone; nothing to do for a server."""
         if self.path is not None and not self.path.exists():
             try:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
                 with suppress(FileExistsError):
                     os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
             except OSError as error:

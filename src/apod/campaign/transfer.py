@@ -166,7 +166,9 @@ def _incoming(session: Session, batch: Batch, annotator: str | None, kind: str) 
             continue
         who, what = record.annotator or annotator, record.kind or kind
         if who is None:
-            raise InputError(f"Answer {place} names no annotator: pass annotator=. Nothing was imported.")
+            raise InputError(
+                f"Answer {place} names no annotator: name one (--annotator or annotator=). Nothing was imported."
+            )
         check_kind(what)
         if record.purpose not in _PURPOSES:
             raise InputError(f"Answer {place} has an unknown purpose: use {', '.join(_PURPOSES)}.")

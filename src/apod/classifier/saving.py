@@ -29,7 +29,7 @@ from apod.classifier.saved_values import (
 )
 from apod.classifier.saving_models import packed_correction, saved_correction
 from apod.errors import CheckpointError, InputError
-from apod.files import Arrays, packed_arrays, read_checked, replacing
+from apod.files import Arrays, packed_arrays, read_checked, replacing, require_folder
 from apod.models.content_columns import ContentColumns, packed_contents, saved_contents
 
 if TYPE_CHECKING:
@@ -59,8 +59,7 @@ class Saved:
 def write_saved(path: Path, saved: Saved) -> None:
     """Write the file, whole or not at all; that of a correction its owner alone may read."""
     content = packed(saved)
-    if not path.parent.is_dir():
-        raise InputError(f"There is no folder {str(path.parent)!r}: create it first.")
+    require_folder(path)
     try:
         with replacing(path, private=isinstance(saved.state, FittedModel)) as file:
             file.write(content)

@@ -162,6 +162,9 @@ def tell(
     if as_json:
         echo_json(asdict(receipt))
         return
+    if receipt.erased:
+        echo("This answer was erased; nothing was added.")
+        return
     late = " It came after the lease had run out." if receipt.late else ""
     counted = "" if receipt.counted else " It does not count: somebody else has the question, or the budget is taken."
     counted = " It was taken back since." if receipt.undone else counted

@@ -103,9 +103,14 @@ def new(
     from apod.campaign import Campaign
     from apod.campaign.audit_sample import audit_advice
     from apod.campaign.contents import ContentOptions
+    from apod.campaign.settings import LONGEST_LEASE
     from apod.cli.progress_lines import shown_progress
     from apod.data.text_files import dialect
+    from apod.errors import InputError
 
+    if not 0.001 <= lease_minutes <= LONGEST_LEASE / 60:
+        longest = LONGEST_LEASE // 60
+        raise InputError(f"--lease-minutes is {lease_minutes:g}: give minutes from 0.001 to {longest} (a year).")
     with shown_progress("Creating the campaign", at_once=True) as progress:
         contents = None
         if labels is not None or picture_column is not None or text is not None:

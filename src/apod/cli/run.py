@@ -352,12 +352,11 @@ def predict(
     from apod.classifier import APODClassifier
     from apod.classifier.deployment import decide, read_people
     from apod.data.cells import write_cells
-    from apod.files import write_private
+    from apod.files import require_folder, write_private
 
     if out.exists() and any(path.exists() and out.samefile(path) for path in (classifier, table)):
         raise InputError(f"{out} is what is read here: choose another --out.")
-    if not out.parent.is_dir():
-        raise InputError(f"There is no folder {str(out.parent)!r}: create it first.")
+    require_folder(out)
     loaded = APODClassifier.load(classifier)
     if strength is not None:
         loaded = loaded.at(strength)

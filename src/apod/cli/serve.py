@@ -67,7 +67,9 @@ def serve(
 def invite(
     url: str = URL,
     name: str = typer.Argument(help="Whom: a pseudonym; it stands in the log."),
-    owner: bool = typer.Option(False, "--owner", help="A link for the owner."),
+    owner: bool = typer.Option(
+        False, "--owner", help="Let them in as owner; what an owner answers is the answer of `owner`."
+    ),
     reviewer: bool = typer.Option(False, "--reviewer", help="A link for whoever decides where answers disagree."),
     token: bool = typer.Option(False, "--token", help="A token for a program instead of a link."),
     days: float = typer.Option(7.0, help="How long it can be used."),
@@ -85,7 +87,7 @@ def invite(
     with opened_campaign(url, campaign, files) as opened:
         origin = ServeSettings(url=address or opened.owner.address()).origin
         role = "owner" if owner else "reviewer" if reviewer else "annotator"
-        made = opened.owner.access.grant("owner" if owner else name, role, "token" if token else "link", days)
+        made = opened.owner.access.grant(name, role, "token" if token else "link", days)
     shown = made.token if token else f"{origin}/enter#{made.token}"
     if as_json:
         what = "token" if token else "link"

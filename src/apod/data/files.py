@@ -32,7 +32,9 @@ from apod.data.text_files import (
     Dialect,
     checked_names,
     no_rows,
+    not_text,
     read_text,
+    too_large,
 )
 from apod.errors import InputError
 
@@ -40,6 +42,11 @@ PARQUET_SUFFIXES = (".parquet", ".pq")
 FEATHER_SUFFIXES = (".feather", ".arrow")
 EXCEL_SUFFIXES = (".xlsx", ".xlsm")
 JSON_SUFFIXES = (".jsonl", ".ndjson")
+MOST_DIGITS = 300  # of a whole number: it must fit a floating-point one
+WORKBOOK_LIMIT = 512 << 20  # bytes of XML; cells take many times as much memory
+_BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, SyntaxError, LookupError, ValueError, TypeError,
+           AttributeError, ArithmeticError, RuntimeError)  # fmt: skip
+"""What openpyxl lets through of a damaged workbook; malformed XML, entities included, is a SyntaxError."""
 
 
 def read_parquet(path: Path) -> pd.DataFrame:
@@ -70,16 +77,25 @@ def _is_bytes(kind: pa.DataType) -> bool:
     return bool(plain or pa.types.is_fixed_size_binary(inner))
 
 
-def read_excel(path: Path) -> pd.DataFrame:
-    """The only sheet of a workbook that holds anything; its first line are the column names."""
+def read_excel(path: Path, limit: int = WORKBOOK_LIMIT) -> pd.DataFrame:
+    """The only sheet of a workbook that holds anything; its first line are the column names.
+
+    Refused before it is read where its parts unpack to more than `limit` bytes.
+    """
     try:
         import openpyxl
     except ImportError:
         raise InputError("openpyxl (Excel files) is not installed: pip install 'apod-fairness[tables]'.") from None
     try:
+        with zipfile.ZipFile(path) as parts:
+            size = sum(part.file_size for part in parts.infolist())  # zipfile never unpacks more of a part
+        if size > limit:
+            raise too_large(path, limit, "save the table as .csv")
         book = openpyxl.load_workbook(path, read_only=True, data_only=True)
         found = {name: list(book[name].iter_rows(values_only=True)) for name in book.sheetnames}
-    except (zipfile.BadZipFile, KeyError, ValueError, TypeError, openpyxl.utils.exceptions.InvalidFileException):
+    except InputError:
+        raise
+    except _BROKEN:
         raise InputError(f"{path.name} is no Excel workbook that can be read: save it again as .xlsx.") from None
     sheets = {name: rows for name, rows in found.items() if any(_filled(row) for row in rows)}
     if len(sheets) != 1:
@@ -112,9 +128,11 @@ def read_json_lines(path: Path) -> pd.DataFrame:
         if not line.strip():
             continue
         try:
-            record = json.loads(line)
+            record = json.loads(line, parse_int=_whole)
         except (json.JSONDecodeError, RecursionError):
             raise InputError(f"{path.name}, line {number}: not JSON; each line needs an object of its own.") from None
+        except ValueError:
+            raise InputError(f"{path.name}, line {number}: a number has too many digits; shorten it.") from None
         if not isinstance(record, dict):
             raise InputError(f"{path.name}, line {number}: no object; write a line as {{column: value, ...}}.")
         records.append({name: _plain(cell) for name, cell in record.items()})
@@ -122,6 +140,12 @@ def read_json_lines(path: Path) -> pd.DataFrame:
         raise InputError(f"{path.name} is empty: it needs a line per person.")
     names = list(dict.fromkeys(name for record in records for name in record))
     return pd.DataFrame.from_records(records, columns=names).set_axis(checked_names(path, names), axis=1)
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > MOST_DIGITS:
+        raise ValueError("too many digits")
+    return int(digits)
 
 
 def _plain(cell: Any) -> Any:
@@ -162,9 +186,11 @@ def read_table(path: Path, how: Dialect = RECOGNISED) -> pd.DataFrame:
         raise InputError(f"{path.name} is of no known type: save it as {', '.join(_SUFFIXES)}.")
     try:
         frame = typed(path) if typed is not None else read_text(path, how)
-    except (UnicodeDecodeError, UnicodeError) as error:
+    except UnicodeError as error:
+        if how.encoding is None and isinstance(error, UnicodeDecodeError) and b"\x00" in error.object:
+            raise not_text(path) from error
         raise InputError(_encoding(path, how)) from error
-    except (OSError, EOFError, csv.Error, zlib.error, pa.ArrowException) as error:
+    except (OSError, EOFError, csv.Error, zlib.error, zipfile.BadZipFile, pa.ArrowException) as error:
         if "invalid UTF8" in str(error):
             raise InputError(_encoding(path, how)) from error
         raise InputError(f"{path.name} cannot be read ({_reason(error)}): save it again.") from error

@@ -14,7 +14,7 @@ import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import pandas as pd
 import pyarrow as pa
@@ -24,9 +24,13 @@ from apod.data.cells import DECIMALS, Decimal
 from apod.data.dataset import refuse_repeated
 from apod.errors import InputError
 
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
 TEXT_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
 ZIP_SUFFIX = ".zip"
 BLOCK = 1 << 24  # bytes read at a time; no row may be longer
+UNPACKED_LIMIT = 2 << 30  # bytes of text that a packed file may hold
 MISSING_CELLS = ("", "NA", "N/A", "#N/A", "NaN", "nan", "NULL", "null", "None", "<NA>")
 _SEPARATORS = (",", ";", "\t", "|")
 _MARKS = {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
@@ -61,9 +65,9 @@ def dialect(sep: str | None = None, decimal: str | None = None, encoding: str | 
     return Dialect(sep, "." if decimal == "." else "," if decimal else None, name)
 
 
-def read_text(path: Path, how: Dialect) -> pd.DataFrame:
-    """The table of a text file, all cells text."""
-    with _unpacked(path) as data:
+def read_text(path: Path, how: Dialect, limit: int = UNPACKED_LIMIT) -> pd.DataFrame:
+    """The table of a text file, all cells text; a packed one may hold `limit` bytes."""
+    with _unpacked(path, limit) as data:
         encoding = how.encoding or _MARKS.get(data.read(2), "utf-8")
         data.seek(0)
         header, separator = _header(path, data, encoding, how.separator)
@@ -106,7 +110,7 @@ def _header(path: Path, data: IO[bytes], encoding: str, separator: str | None) -
     try:
         first = lines.readline()
         if "\x00" in first:
-            raise InputError(f"{path.name} is not a text file: save the table as UTF-8 text.")
+            raise not_text(path)
         if not first.strip():
             raise InputError(f"{path.name} is empty: it needs a line of column names and a line per person.")
         if not first.endswith(("\n", "\r")):  # the reader of rows would stumble over it
@@ -133,14 +137,53 @@ def no_rows(path: Path) -> InputError:
     return InputError(f"{path.name} has a header but no rows: there is nothing to learn from.")
 
 
-def _unpacked(path: Path) -> IO[bytes]:
+def not_text(path: Path) -> InputError:
+    """The error about bytes that are no text in any encoding."""
+    return InputError(f"{path.name} is not a text file: save the table as UTF-8 text.")
+
+
+def too_large(path: Path, limit: int, remedy: str) -> InputError:
+    """The error about a small file that would fill the memory."""
+    return InputError(f"{path.name} unpacks to more than {limit / (1 << 30):g} GiB: if it is meant to, {remedy}.")
+
+
+class _Limited(io.RawIOBase):
+    """What is packed in a file, up to the limit: what a file says of its own size may be wrong."""
+
+    def __init__(self, path: Path, packed: IO[bytes], limit: int) -> None:
+        self._path, self._packed, self._limit = path, packed, limit
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        return self._packed.seek(offset, whence)
+
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
+        room = memoryview(buffer)
+        data = self._packed.read(len(room))
+        if self._packed.tell() > self._limit:
+            raise too_large(self._path, self._limit, "unpack it yourself")
+        room[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        self._packed.close()
+        super().close()
+
+
+def _unpacked(path: Path, limit: int) -> IO[bytes]:
     lower = path.name.lower()
-    if lower.endswith(".gz"):
-        return io.BufferedReader(gzip.open(path, "rb"))
-    return _member(path) if lower.endswith(ZIP_SUFFIX) else path.open("rb")
+    if not lower.endswith((".gz", ZIP_SUFFIX)):
+        return path.open("rb")
+    packed = _member(path, limit) if lower.endswith(ZIP_SUFFIX) else io.BufferedReader(gzip.GzipFile(path))
+    return io.BufferedReader(_Limited(path, packed, limit))
 
 
-def _member(path: Path) -> IO[bytes]:
+def _member(path: Path, limit: int) -> IO[bytes]:
     """The one table of a zip archive."""
     try:
         archive = zipfile.ZipFile(path)
@@ -151,6 +194,8 @@ def _member(path: Path) -> IO[bytes]:
         tables = [item for item in inside if item.filename.lower().endswith((".csv", ".tsv", ".txt"))]
         if len(tables) != 1:
             raise InputError(f"{path.name} holds {len(tables)} text tables: a zip archive may hold one CSV file.")
+        if tables[0].file_size > limit:
+            raise too_large(path, limit, "unpack it yourself")
         return archive.open(tables[0])
     except (zipfile.BadZipFile, NotImplementedError):
         raise InputError(f"{path.name} is no zip archive that can be read: pack it again.") from None
