@@ -146,7 +146,7 @@ def test_with_everybody_known_the_gap_falls_within_the_limits(people: People) ->
     row = fair.tradeoff_.set_index("strength").loc[fair.selected_strength_]
     assert row["accuracy_lost"] < 0.1
     assert fair.selected_because_ == selection.reason
-    assert "speak most for this one" in selection.reason
+    assert "support this one most" in selection.reason
 
 
 def test_first_questions_alternate_between_the_labels_and_later_ones_are_new(

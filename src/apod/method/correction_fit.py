@@ -207,7 +207,7 @@ class FittedCorrection:
         if self.chosen.applied:
             lost = self.costs.accuracy[place]
             price = f"for {100 * lost:.2f} points of accuracy" if lost > 0 else "at no cost in accuracy"
-            return f"Of all corrections within the limits the answers speak most for this one: {expected}, {price}."
+            return f"Of all corrections within the limits the answers support this one most: {expected}, {price}."
         return f"The base model is kept: by the best correction within the limits {expected}, which is not enough."
 
     def changed(self) -> npt.NDArray[np.bool_]:
