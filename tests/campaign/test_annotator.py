@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from apod.campaign import Campaign, Question
 from apod.campaign.errors import NotFound, NotYours
 from apod.cli import build_app
+from apod.errors import BudgetError
 from apod.testing.engines import GROUPS, Workshop, group_of
 
 
@@ -157,3 +158,18 @@ def test_an_answer_told_again_after_its_erasure_is_said_to_be_erased(on_sqlite: 
     where = [campaign.store.url, question.id, GROUPS[1], "--files", str(on_sqlite.place.files)]
     shown = CliRunner().invoke(build_app(), ["tell", *where]).stdout
     assert shown == "This answer was erased; nothing was added.\n"
+
+
+def test_with_the_budget_used_up_only_a_correction_that_costs_an_answer_more_is_refused(on_sqlite: Workshop) -> None:
+    campaign = on_sqlite.create(budget=1, unanswered_costs=False)
+    unknown = campaign.ask()
+    assert unknown is not None
+    campaign.tell(unknown, "cannot_tell")  # costs nothing
+    known = campaign.ask()
+    assert known is not None
+    campaign.tell(known, GROUPS[0])
+    campaign.annotator().correct(known, GROUPS[1])
+    campaign.annotator().correct(unknown, "declined")
+    with pytest.raises(BudgetError, match="would cost one more answer"):
+        campaign.annotator().correct(unknown, GROUPS[0])
+    assert campaign.status().answered == 1

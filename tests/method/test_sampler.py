@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from polyagamma import random_polyagamma
+from scipy.optimize import approx_fprime, minimize
 from scipy.special import expit, log_expit, logsumexp
 
-from apod.method.sampler import Design, draw_weights, few_people, many_people
+from apod.method.sampler import Design, draw_normal_weights, draw_weights, few_people, many_people
 
 WIDTHS = np.array([0.3, 3.0])
 
@@ -17,14 +21,19 @@ def design(columns: np.ndarray, last_variance: float = 4.0) -> Design:
     return Design(columns, variances, np.log([0.4, 0.6]))
 
 
-def by_quadrature(shape: Design, groups: np.ndarray, likelihood: np.ndarray | None = None) -> tuple[np.ndarray, ...]:
+def by_quadrature(
+    shape: Design,
+    groups: np.ndarray,
+    likelihood: np.ndarray | None = None,
+    told: Callable[[np.ndarray], np.ndarray] | None = None,
+) -> tuple[np.ndarray, ...]:
     """Mean and covariance of two weights, and P(first width), on a fine grid; group 1 is the reference."""
     axis = np.linspace(-14, 14, 281)
     grid = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
     logits = grid @ shape.columns.T  # (points, n)
     log_known = np.log(np.clip(np.eye(2)[groups] if likelihood is None else likelihood, 1e-300, None))
     each = np.logaddexp(log_expit(logits) + log_known[:, 0], log_expit(-logits) + log_known[:, 1])
-    log_likelihood = each.sum(axis=1)
+    log_likelihood = each.sum(axis=1) + (0 if told is None else told(grid[:, None]))
     parts = []
     for variance, prior in zip(shape.variances, shape.log_prior, strict=True):
         parts.append(prior + log_likelihood - 0.5 * (grid**2 / variance + np.log(variance)).sum(axis=1))
@@ -112,3 +121,38 @@ def test_more_groups_are_compared_with_the_last_one_each_on_its_own_people() -> 
         own = (groups == group) | (groups == 2)
         truth = by_quadrature(design(columns[own]), (groups[own] != group).astype(int))
         assert_same_posterior(drawn[:, group], places[:, group], truth)
+
+
+def test_what_is_told_besides_the_answers_is_one_more_likelihood(small: tuple[Design, np.ndarray]) -> None:
+    shape, groups = small
+
+    def told(weights: np.ndarray) -> np.ndarray:
+        """Of (draws, 1, 2) weights: the intercept is about -1."""
+        return np.asarray(-0.5 * ((weights[:, 0, 1] + 1) / 0.3) ** 2)
+
+    with_it = replace(shape, told=told, shifted=(0, 1))
+    drawn, places = draw_weights(with_it, np.eye(2)[groups], np.random.default_rng(0), chains=40, kept=400, burn_in=100)
+    truth = by_quadrature(shape, groups, told=told)
+    assert abs(truth[0][1] - by_quadrature(shape, groups)[0][1]) > 0.5  # it says something else than the answers
+    assert_same_posterior(drawn[:, 0], places[:, 0], truth)
+
+
+def test_normal_draws_are_about_the_mode_with_the_inverse_curvature_there() -> None:
+    rng = np.random.default_rng(5)
+    columns = np.column_stack([rng.normal(size=(300, 2)), np.ones(300)])
+    likelihood = np.eye(3)[rng.integers(0, 3, 300)]
+    likelihood[:40] = rng.dirichlet(np.ones(3), 40)  # uncertain answers count as shares of a person
+    variance, means = np.array([0.5, 2.0, 4.0]), np.array([[0.4, 0.0, -1.0], [0.0, 0.3, 0.5]])
+    drawn = draw_normal_weights(Design(columns, variance[None], np.zeros(1), means), likelihood, rng, 20_000)
+    for group in (0, 1):
+        own, other = likelihood[:, group], likelihood[:, 2]
+
+        def loss(weights: np.ndarray, own=own, other=other, mean=means[group]) -> float:
+            logits = columns @ weights
+            fit = own @ log_expit(logits) + other @ log_expit(-logits)
+            return float(0.5 * ((weights - mean) ** 2 / variance).sum() - fit)
+
+        found = minimize(loss, np.zeros(3), tol=1e-10)
+        covariance = np.linalg.inv(approx_fprime(found.x, lambda at, loss=loss: approx_fprime(at, loss, 1e-5), 1e-4))
+        assert np.abs(drawn[:, group].mean(axis=0) - found.x).max() < 5 * np.sqrt(np.diag(covariance) / 20_000).max()
+        np.testing.assert_allclose(np.cov(drawn[:, group].T), covariance, atol=0.05 * covariance.max())
