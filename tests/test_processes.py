@@ -7,9 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import hostile
 import pytest
 
-import hostile
 from apod.data import make_example
 
 

@@ -114,16 +114,18 @@ def digest(*parts: str | bytes | npt.NDArray[Any], size: int = 16) -> str:
 
 
 Arrays = Mapping[str, npt.NDArray[Any]]
+Unchecked = Mapping[str, Any]
+"""Facts as a file holds them: whoever reads one checks its type before using it."""
 
 
-def write_arrays(path: Path, arrays: Arrays, facts: Mapping[str, Any]) -> None:
+def write_arrays(path: Path, arrays: Arrays, facts: Mapping[str, object]) -> None:
     """Replace `path` by these arrays and facts."""
     content = packed_arrays(arrays, facts)
     with replacing(path) as file:
         file.write(content)
 
 
-def packed_arrays(arrays: Arrays, facts: Mapping[str, Any]) -> bytes:
+def packed_arrays(arrays: Arrays, facts: Mapping[str, object]) -> bytes:
     """These arrays in safetensors form, with the facts as JSON and a checksum in the header."""
     import safetensors.numpy
 
@@ -149,7 +151,7 @@ def checksum(arrays: Mapping[str, npt.ArrayLike], facts: str) -> str:
     return digest(*parts)
 
 
-def read_arrays(path: Path, key: str) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
+def read_arrays(path: Path, key: str) -> tuple[dict[str, npt.NDArray[Any]], Unchecked]:
     """The arrays and facts of a file that was written with this `key` among its facts."""
     try:
         arrays, facts, checked = read_checked(path)
@@ -164,7 +166,7 @@ def read_arrays(path: Path, key: str) -> tuple[dict[str, npt.NDArray[Any]], dict
     return arrays, facts
 
 
-def read_checked(path: Path) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any], bool]:
+def read_checked(path: Path) -> tuple[dict[str, npt.NDArray[Any]], Unchecked, bool]:
     """Arrays, facts, and whether a checksum vouches for them; CheckpointError, a few words, where one does not."""
     import safetensors
 

@@ -50,7 +50,7 @@ def run(module: str, *arguments: str, folder: Path, seconds: float) -> subproces
     )
 
 
-def as_line(job: Mapping[str, Any]) -> bytes:
+def as_line(job: Mapping[str, object]) -> bytes:
     """A job as a child reads it."""
     return json.dumps(job).encode() + b"\n"
 
@@ -85,7 +85,7 @@ class Worker:
     It is gone when its parent is gone: the pipe closes however the parent ended.
     """
 
-    def __init__(self, module: str, job: Mapping[str, Any], restart_seconds: float = RESTART_SECONDS) -> None:
+    def __init__(self, module: str, job: Mapping[str, object], restart_seconds: float = RESTART_SECONDS) -> None:
         self._module, self._job, self._restart_seconds = module, as_line(job), restart_seconds
         self._lock, self._stopped = threading.Lock(), False
         self._process = self._start()

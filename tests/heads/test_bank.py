@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+import reference
 import torch
 from torch import Tensor
 
-import reference
 from apod.fairness.notions import NOTIONS
 from apod.heads.bank import Adam, HeadBank, initial_parameters, layer_views
 from apod.heads.schedule import Schedule

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+import reference
 import torch
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
-import reference
 from apod.data import make_example
 from apod.heads.bank import initial_parameters
 from apod.heads.schedule import Schedule

@@ -6,11 +6,11 @@ import warnings
 
 import numpy as np
 import pytest
+import reference
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import reference
 from apod.heads.bank import HeadBank
 from apod.method.choice import GATE, BestHeads, RoundScores, choose_head, score_heads
 from apod.method.pool import Pool

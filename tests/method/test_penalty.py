@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+import reference
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import reference
 from apod.fairness.notions import NOTIONS, EqualizedOdds
 from apod.method.penalty import RELAXATIONS, cell_weights, cross_entropy_slope, penalty_and_slope
 from apod.method.pod import pod_slope

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import reference
 import torch
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.preprocessing import StandardScaler
 
-import reference
 from apod.heads.bank import initial_parameters
 from apod.method.algorithm1 import Answers
 from apod.method.proxy import PROXIES, LogisticProxy, PerceptronProxy, Proxy

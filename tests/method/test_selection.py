@@ -9,10 +9,10 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import reference
 from apod.maxmin import Coverage
 from apod.method.selection import SELECTORS, Choice, Scores, View, centred_accuracies, first_rows, worst_first
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from apod.audit.shares import FloatArray
@@ -57,7 +58,7 @@ def shown_columns(frame: pd.DataFrame, show: Sequence[str] | None, used: Sequenc
 def people_to_ask(drawn: pd.DataFrame, ids: pd.Series[str] | None, shown: pd.DataFrame) -> pd.DataFrame:
     """The drawn people as they are written: row, id, what an annotator needs, probability, group."""
     rows = drawn[ROW].to_numpy()
-    columns: dict[str, Any] = {ROW: rows}
+    columns: dict[str, npt.NDArray[Any]] = {ROW: rows}
     if ids is not None:
         columns[str(ids.name)] = ids.to_numpy()[rows]
     for name in (name for name in shown.columns if name not in columns):  # of control characters only their names

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
+from apod.audit.json_types import BoundsJson
 from apod.audit.sampling import People
 from apod.data.dataset import IntArray
 from apod.fairness.counts import GroupCounts
@@ -37,7 +38,7 @@ class Bounds:
     low: float | None
     high: float | None
 
-    def to_dict(self) -> dict[str, float | None]:
+    def to_dict(self) -> BoundsJson:
         """For JSON."""
         return {"low": self.low, "high": self.high}
 

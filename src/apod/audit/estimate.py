@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from apod.audit import json_types
 from apod.audit.bounds import Bounds, audited_bounds
+from apod.audit.json_types import AuditJson, ChangeJson, EstimateJson, ViewJson
 from apod.audit.sampling import CellPlan, People, Precision, cells_of, check_people, group_proxies, sample_of
 from apod.audit.shares import (
     CellAnswers,
@@ -22,7 +24,7 @@ from apod.audit.shares import (
 )
 from apod.errors import InputError
 from apod.fairness.impact import impact_intervals, impact_ratios
-from apod.fairness.metrics import RATES
+from apod.fairness.metrics import RATES, RateName
 from apod.fairness.notions import EQUALIZED_ODDS, Notion
 from apod.randomness import generator
 from apod.text import number
@@ -37,7 +39,7 @@ ENOUGH = 40
 WITHIN = (0.1, 0.05, 0.02)
 """How exactly the plan offers to know the differences."""
 
-CLASSICAL = ("tpr", "fpr")
+CLASSICAL: tuple[RateName, ...] = ("tpr", "fpr")
 """Differences that the textbook estimate is shown beside."""
 
 
@@ -49,7 +51,7 @@ class Estimate:
     low: float | None
     high: float | None
 
-    def to_dict(self) -> dict[str, float | None]:
+    def to_dict(self) -> EstimateJson:
         """For JSON."""
         return {"value": self.value, "low": self.low, "high": self.high}
 
@@ -72,25 +74,26 @@ class ViewAudit:
     """One set of predictions. Differences: first group minus reference (the last); beyond two groups max - min."""
 
     groups: Mapping[str, Mapping[str, Estimate]]  # group -> each rate, its impact ratio, `people`: how many are of it
-    differences: Mapping[str, Estimate]  # by rate
+    differences: Mapping[RateName, Estimate]
     gap: Estimate  # by the audit's notion
     bounds: Bounds  # worst and best case of that gap: nothing is assumed of proxies and of people without an answer
     by_proxies: float | None  # the gap if the guesses were the groups; None where guesses tell nobody from anybody
-    classical: Mapping[str, Estimate]  # differences from the answers alone, for comparison; two groups only
+    classical: Mapping[RateName, Estimate]  # differences from the answers alone, for comparison; two groups only
     power: tuple[float, ...]  # how far proxies were used, for label 0 and 1
     residual: tuple[float, ...]  # share of variance they left
     answers_per_cell: tuple[int, ...]  # cells: label x decision, 00 01 10 11
     people_per_cell: tuple[int, ...]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> ViewJson:
         """For JSON."""
+        classical = _dicts(self.classical)
         return {
-            "groups": {group: _dicts(found) for group, found in self.groups.items()},
-            **_differences(self.differences),
+            "groups": {group: json_types.group_json(_dicts(found)) for group, found in self.groups.items()},
+            **json_types.differences_json(_dicts(self.differences)),
             "gap": self.gap.to_dict(),
             "bounds": self.bounds.to_dict(),
             "by_proxies": self.by_proxies,
-            "classical": {f"{rate}_difference": None for rate in CLASSICAL} | _differences(self.classical),
+            "classical": {"tpr_difference": classical.get("tpr"), "fpr_difference": classical.get("fpr")},
             "proxy": {"power": list(self.power), "residual": list(self.residual)},
             "cells": {"answers": list(self.answers_per_cell), "people": list(self.people_per_cell)},
         }
@@ -102,30 +105,29 @@ class Change:
 
     before: str
     after: str
-    differences: Mapping[str, Estimate]  # by rate
+    differences: Mapping[RateName, Estimate]
     gap: Estimate
     groups: Mapping[str, Mapping[str, Estimate]]  # group -> each rate
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> ChangeJson:
         """For JSON."""
         return {
             "from": self.before,
             "to": self.after,
-            **_differences(self.differences),
+            **json_types.differences_json(_dicts(self.differences)),
             "gap": self.gap.to_dict(),
-            "groups": {group: _dicts(found) for group, found in self.groups.items()},
+            "groups": {group: json_types.rates_json(_dicts(found)) for group, found in self.groups.items()},
         }
 
 
-def _dicts(estimates: Mapping[str, Estimate]) -> dict[str, dict[str, float | None]]:
+Name = TypeVar("Name", bound=str)
+
+
+def _dicts(estimates: Mapping[Name, Estimate]) -> dict[Name, EstimateJson]:
     return {name: estimate.to_dict() for name, estimate in estimates.items()}
 
 
-def _differences(estimates: Mapping[str, Estimate]) -> dict[str, dict[str, float | None]]:
-    return {f"{rate}_difference": found for rate, found in _dicts(estimates).items()}
-
-
-def _spans(estimates: Mapping[str, Estimate]) -> dict[str, Estimate]:
+def _spans(estimates: Mapping[Name, Estimate]) -> dict[Name, Estimate]:
     return {name: estimate.span() for name, estimate in estimates.items()}
 
 
@@ -189,7 +191,7 @@ class Audit:
         )
         return replace(self, views=views, change=change)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> AuditJson:
         """For JSON."""
         return {
             "group_names": list(self.group_names),

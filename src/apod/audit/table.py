@@ -8,13 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import pandas as pd
 
 from apod.audit.asked import filled, ids_of, people_to_ask, read_answers, read_numbers, shown_columns
 from apod.audit.estimate import Audit, audit, cell_shares
+from apod.audit.json_types import ToldJson
 from apod.audit.sampling import CellPlan, People, allocate, cells_of, check_people, draw_people, group_proxies
 from apod.audit.shares import FloatArray
 from apod.data.columns import Labels, read_features
@@ -24,7 +25,7 @@ from apod.data.files import read_table
 from apod.data.own import Problems, read_groups, read_labels, require_column
 from apod.data.text_files import RECOGNISED, Dialect
 from apod.errors import InputError
-from apod.fairness.counts import joint_counts
+from apod.fairness.counts import JointCounts, joint_counts
 from apod.fairness.notions import EQUALIZED_ODDS, Notion
 from apod.files import digest
 from apod.randomness import generator
@@ -60,6 +61,32 @@ class AuditColumns:
         return (self.label, *self.predictions, *more)
 
 
+class DescribedTable(TypedDict):
+    """What an audit is of."""
+
+    file: str
+    rows: int
+    label: str
+    label_names: list[str]
+    base_rate: float
+    features: list[str]
+    fingerprint: str
+    attribute: str
+
+
+UNNAMED: DescribedTable = {
+    "file": "",
+    "rows": 0,
+    "label": "",
+    "label_names": [],
+    "base_rate": 0.0,
+    "features": [],
+    "fingerprint": "",
+    "attribute": "",
+}
+"""A table of which nothing is said."""
+
+
 @dataclass(frozen=True, eq=False)
 class AuditTable:
     """A table ready to be audited."""
@@ -73,7 +100,7 @@ class AuditTable:
     features: FloatArray | None
     seed: int = 0
     notion: Notion = EQUALIZED_ODDS
-    described: Mapping[str, Any] = field(default_factory=dict)  # the table in words, for a report
+    described: DescribedTable = field(default_factory=lambda: UNNAMED.copy())  # the table in words, for a report
     ids: pd.Series[str] | None = None  # (n,) named as their column
     shown: pd.DataFrame | None = None  # (n, columns) what an annotator needs
 
@@ -118,17 +145,18 @@ class AuditTable:
         shown = self.shown if self.shown is not None else pd.DataFrame(index=range(len(self.labels)))
         return people_to_ask(self.draw(n), self.ids, shown)
 
-    def told(self) -> dict[str, dict[str, int]]:
+    def told(self) -> dict[str, ToldJson]:
         """How many answers there are of every group and label."""
+        positive = self.labels == 1
         return {
             name: {
-                word: int(((self.groups == code) & (self.labels == label)).sum())
-                for label, word in enumerate(("negative", "positive"))
+                "negative": int(((self.groups == code) & ~positive).sum()),
+                "positive": int(((self.groups == code) & positive).sum()),
             }
             for code, name in enumerate(self.group_names)
         }
 
-    def joint(self) -> dict[str, Any]:
+    def joint(self) -> JointCounts:
         """People by told group, label and both decisions; of one set of predictions, twice the same."""
         first, last = (list(self.predictions.values())[place] for place in (0, -1))
         return joint_counts(self.labels, first, last, self.groups, self.group_names)
@@ -211,7 +239,7 @@ def _features(frame: pd.DataFrame, said: AuditColumns) -> tuple[list[str], Float
 
 def _described(
     path: Path, frame: pd.DataFrame, said: AuditColumns, labels: Labels, features: list[str]
-) -> dict[str, Any]:
+) -> DescribedTable:
     """What an audit is of: the file, its label, a fingerprint of all but the groups."""
     kept = frame.drop(columns=[name for name in (said.group, said.probability) if name in frame.columns])
     cells = pd.util.hash_pandas_object(kept.astype(str), index=False).to_numpy()

@@ -11,7 +11,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from apod.campaign import schema
 from apod.campaign.errors import CampaignFinished, Conflict, NotFound, NotYours, UnknownQuestion
@@ -314,13 +314,13 @@ class Question:
     annotator: str
     row: int
     row_id: str
-    display: Mapping[str, Any] = field(repr=False)
+    display: Mapping[str, object] = field(repr=False)
     groups: tuple[str, ...] = field(repr=False)
     expires_at: str  # ISO 8601, by the database's clock
     label: str | None = field(default=None, repr=False)
     image: str | None = None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """As plain JSON."""
         return asdict(self)
 
@@ -339,7 +339,7 @@ class Turn:
     retry_after: float | None = None
     with_others: int = 0
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """As plain JSON."""
         return asdict(self)
 

@@ -12,18 +12,20 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from apod.audit import Audit, audit
 from apod.audit.estimate import ENOUGH
+from apod.audit.json_types import EstimateJson, ToldJson
 from apod.campaign.engine import Auditable, Correcting, Engine, Model
+from apod.campaign.json_types import AuditedGapsJson, AuditedViewJson, AuditedViews
 from apod.campaign.materials import Materials
 from apod.campaign.settings import CampaignSettings
 from apod.campaign.state import Proposal, State
@@ -218,29 +220,33 @@ def audit_advice(budget: int, share: float, overlap: int) -> str | None:
     return f"An audit of {people} people says nothing about a gap, one of about {ENOUGH} does: {proposed}."
 
 
-def gaps_of(audit: Audit, materials: Materials, collected: Collected) -> dict[str, Any]:
+def gaps_of(audit: Audit, materials: Materials, collected: Collected) -> AuditedGapsJson:
     """An audit as the dashboard shows it: gaps, whether they say anything, groups' rates, the answers behind them."""
     found = audit.to_dict()
-    views = {
-        name: view["gap"] | {"says": _says(view["gap"], len(audit.notion.rates)), "groups": view["groups"]}
-        for name, view in found["predictions"].items()
-    }
+    views: AuditedViews = {}
+    for name, view in found["predictions"].items():
+        says = _says(view["gap"], len(audit.notion.rates))
+        shown: AuditedViewJson = {**view["gap"], "says": says, "groups": view["groups"]}
+        if name == "before":
+            views["before"] = shown
+        else:
+            views["after"] = shown
     change = None if found["change"] is None else found["change"]["gap"]
     told = told_by_group(materials, collected)
     return {"answers": audit.drawn, **views, "change": change, "told": told, "notes": found["notes"]}
 
 
-def told_by_group(materials: Materials, collected: Collected) -> dict[str, dict[str, int]]:
+def told_by_group(materials: Materials, collected: Collected) -> dict[str, ToldJson]:
     """How many audit answers there are of every group and label: what its rates rest on."""
     names = materials.settings.groups
-    told = {name: {"negative": 0, "positive": 0} for name in names}
+    told: dict[str, ToldJson] = {name: {"negative": 0, "positive": 0} for name in names}
     for answer in collected.weigh("audit"):
         if answer.weight > 0.5:  # where annotators disagree, the group that most of them say
             told[names[answer.group]]["positive" if materials.label(answer.row) else "negative"] += 1
     return told
 
 
-def _says(gap: Mapping[str, float | None], most: float) -> bool:
+def _says(gap: EstimateJson, most: float) -> bool:
     """Whether the interval of a gap, which is `most` at most, is narrow enough to say anything."""
     return gap["low"] is not None and gap["high"] is not None and gap["high"] - gap["low"] <= WIDEST * most
 

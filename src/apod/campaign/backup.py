@@ -30,7 +30,7 @@ from apod.campaign.journal import Desk
 from apod.campaign.schema import upgrade
 from apod.campaign.store import Store
 from apod.errors import InputError
-from apod.files import new_file, require_folder
+from apod.files import Unchecked, new_file, require_folder
 
 if TYPE_CHECKING:
     from apod.campaign.session import Session
@@ -66,7 +66,7 @@ class RestoreReport:
 def back_up(session: Session, path: Path) -> BackupReport:
     """Write the archive, readable by its owner alone, and note it in the log."""
     erased = session.journal.view(lambda connection, state, at: len(state.erased))
-    members: dict[str, dict[str, Any]] = {}
+    members: dict[str, dict[str, object]] = {}
     try:
         with ExitStack() as under_way, _archive(path) as (tar, whole):
             head, tables = _dump(session, path.absolute().parent, under_way)
@@ -103,7 +103,7 @@ def _archive(path: Path) -> Iterator[tuple[tarfile.TarFile, HashingFile]]:
         new.path = path.absolute()
 
 
-def _add(tar: tarfile.TarFile, name: str, file: IO[bytes]) -> dict[str, Any]:
+def _add(tar: tarfile.TarFile, name: str, file: IO[bytes]) -> dict[str, object]:
     """Put a file into the archive; its hash and size."""
     file.seek(0)
     digest = hashlib.file_digest(cast("Any", file), "sha256").hexdigest()
@@ -114,7 +114,7 @@ def _add(tar: tarfile.TarFile, name: str, file: IO[bytes]) -> dict[str, Any]:
     return {"sha256": digest, "bytes": info.size}
 
 
-def _dump(session: Session, folder: Path, under_way: ExitStack) -> tuple[dict[str, Any], dict[str, IO[bytes]]]:
+def _dump(session: Session, folder: Path, under_way: ExitStack) -> tuple[Unchecked, dict[str, IO[bytes]]]:
     """The campaign's own row, and its rows of all tables, as they are at one moment."""
     campaign, found = session.materials.campaign, {}
     with session.store.reading() as connection:
@@ -159,7 +159,7 @@ def restore(path: Path, url: str | os.PathLike[str], files: Path) -> RestoreRepo
         store.dispose()
 
 
-def _unpack(path: Path, there: Staged, under_way: ExitStack) -> tuple[dict[str, Any], dict[str, IO[bytes]]]:
+def _unpack(path: Path, there: Staged, under_way: ExitStack) -> tuple[Unchecked, dict[str, IO[bytes]]]:
     """The list of the members, and the tables; every hash is checked, and files are staged."""
     hashes: dict[str, str] = {}
     tables: dict[str, IO[bytes]] = {}
@@ -202,7 +202,7 @@ def _broken(path: Path) -> FileDamaged:
     return FileDamaged(f"{path} is not a whole backup: nothing was restored. Use another one.")
 
 
-def _put(store: Store, head: dict[str, Any], tables: dict[str, IO[bytes]], there: Staged) -> RestoreReport:
+def _put(store: Store, head: Unchecked, tables: dict[str, IO[bytes]], there: Staged) -> RestoreReport:
     table = schema.campaigns
     with store.writing() as connection:
         if connection.execute(select(func.count()).select_from(table).where(table.c.name == head["name"])).scalar():

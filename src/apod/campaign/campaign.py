@@ -72,7 +72,7 @@ class Campaign(Session):
         score: Any = None,
         files: str | os.PathLike[str] | None = None,
         engine: EngineFactory | None = None,
-        engine_options: Mapping[str, Any] | None = None,
+        engine_options: Mapping[str, object] | None = None,
         refit: Refits = "thread",
         **settings: Any,
     ) -> Campaign:
@@ -108,7 +108,7 @@ class Campaign(Session):
         contents: ContentOptions | None = None,
         files: str | os.PathLike[str] | None = None,
         engine: EngineFactory | None = None,
-        engine_options: Mapping[str, Any] | None = None,
+        engine_options: Mapping[str, object] | None = None,
         refit: Refits = "thread",
         **settings: Any,
     ) -> Campaign:
@@ -142,7 +142,7 @@ class Campaign(Session):
         name: str | None,
         files: str | os.PathLike[str] | None,
         engine: EngineFactory | None,
-        options: Mapping[str, Any] | None,
+        options: Mapping[str, object] | None,
         refit: Refits,
         settings: Mapping[str, Any],
     ) -> Campaign:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -14,7 +14,7 @@ from apod.data.contents import ARCHIVE_SUFFIXES, Content, FilesIn, some
 from apod.data.dataset import Dataset
 from apod.data.own import FileColumns
 from apod.errors import InputError
-from apod.files import write_private
+from apod.files import Unchecked, write_private
 
 if TYPE_CHECKING:
     from apod.models.content_columns import ContentColumns
@@ -120,7 +120,7 @@ def _unpacked(pictures: Content, root: Path) -> list[str]:
     return names
 
 
-def store_contents(files: Files, made: ContentColumns) -> dict[str, Any]:
+def store_contents(files: Files, made: ContentColumns) -> dict[str, object]:
     """Write what embeds; returns what `stored_contents` needs."""
     from apod.models.content_columns import packed_contents
 
@@ -128,7 +128,7 @@ def store_contents(files: Files, made: ContentColumns) -> dict[str, Any]:
     return {"columns": facts, "arrays": {name: files.put_array(array) for name, array in arrays.items()}}
 
 
-def stored_contents(files: Files, stored: Mapping[str, Any] | None) -> ContentColumns | None:
+def stored_contents(files: Files, stored: Unchecked | None) -> ContentColumns | None:
     """What embedded a campaign's pictures and texts, for new people; None where there were none."""
     if stored is None:
         return None

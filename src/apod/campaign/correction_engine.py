@@ -18,19 +18,20 @@ import json
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import softmax
 
 from apod.campaign.engine import GroupAnswer, ModelState
+from apod.campaign.json_types import ChosenJson, OutcomeJson
 from apod.campaign.materials import BASE, FACTS, PLANE, Materials
 from apod.campaign.measuring import measure_correction, plane
 from apod.campaign.pool_rows import one_by_one, part, pool_rows, proposal
 from apod.campaign.settings import settings_of
 from apod.campaign.state import Proposal
-from apod.classifier.saving_models import packed_base, saved_base
+from apod.classifier.saving_models import Facts, packed_base, saved_base
 from apod.data.dataset import IntArray
 from apod.data.encode import TableEncoder
 from apod.errors import CheckpointError, InputError
@@ -59,13 +60,21 @@ SCORE = "score"
 ON_EMBEDDINGS = "logistic regression"
 
 
+class BaseFacts(TypedDict):
+    """What is remembered of the model beside its scores."""
+
+    name: str  # in words
+    accuracies: dict[str, float]  # of the candidates, cross-validated
+    model: NotRequired[Facts | None]  # the model itself; None where scikit-learn's version did not let it
+
+
 @dataclass(frozen=True, eq=False)
 class BaseModel:
     """Everybody in a campaign as its model sees them; the model itself is not needed any more."""
 
     pool: ModelPool  # those who may be learnt from
     held_out: Scored | None
-    facts: Mapping[str, Any]  # "name" in words, "accuracies" of the candidates, cross-validated
+    facts: BaseFacts
 
     @property
     def name(self) -> str:
@@ -88,10 +97,11 @@ class BaseModel:
     def _saved(self, materials: Materials) -> Model | None:
         """The model as it was remembered; None where scikit-learn's version did not let it."""
         arrays = materials.recall(BASE)
-        if arrays is None or self.facts.get("model") is None:
+        about = self.facts.get("model")
+        if arrays is None or about is None:
             return None
         own = {name: np.asarray(array) for name, array in arrays.items() if name.startswith(SAVED)}
-        return saved_base(self.facts["model"], own, np.array([0, 1]), None)
+        return saved_base(about, own, np.array([0, 1]), None)
 
 
 def base_model(materials: Materials, settings: Settings) -> BaseModel:
@@ -152,7 +162,7 @@ def _computed(materials: Materials, settings: Settings) -> dict[str, npt.NDArray
     return found
 
 
-def _packed(fitted: Fitted) -> tuple[dict[str, Any] | None, dict[str, npt.NDArray[Any]]]:
+def _packed(fitted: Fitted) -> tuple[Facts | None, dict[str, npt.NDArray[Any]]]:
     """The model itself as JSON and arrays; None where another version of scikit-learn does not let it."""
     try:
         about, arrays = packed_base(fitted.model, fitted.name)
@@ -169,17 +179,24 @@ class CorrectionModel:
     """What is kept of one fit."""
 
     arrays: Mapping[str, npt.NDArray[Any]]  # "weights" and "targeted" of f_a, "shares" and "direction"
-    outcome: Mapping[str, Any]  # what it is expected to do, as JSON
+    outcome: OutcomeJson  # what it is expected to do, as JSON
+
+    @property
+    def _operating(self) -> ChosenJson:
+        chosen = self.outcome["operating"]
+        if chosen is None:
+            raise CheckpointError("A saved model names no strength: it will be fitted again.")
+        return chosen
 
     @property
     def strength(self) -> float:
         """The strength that was chosen; 0 where the base model is kept."""
-        return float(self.outcome["operating"]["strength"])
+        return float(self._operating["strength"])
 
     @property
     def because(self) -> str:
         """Why it is that one, in a sentence."""
-        return str(self.outcome["operating"]["because"])
+        return str(self._operating["because"])
 
     def state(self) -> ModelState:
         """Plain arrays and JSON."""
@@ -244,7 +261,7 @@ class CorrectionEngine:
         parts = [arrays[name] for name in ("weights", "targeted") if name in arrays]
         if sum(one.shape[-1] for one in parts) != columns or any(len(one) != free for one in parts):
             raise CheckpointError("A saved model does not fit this campaign's people: it will be fitted again.")
-        return CorrectionModel(arrays, dict(state.meta["outcome"]))
+        return CorrectionModel(arrays, state.meta["outcome"])
 
     def propose(
         self, model: CorrectionModel | None, answers: Sequence[GroupAnswer], unavailable: AbstractSet[int], k: int
@@ -275,7 +292,7 @@ class CorrectionEngine:
         rng = generator(self._seed, "select", self.settings.selector, self._key, len(told) + len(out))
         return asking.choose(k, out, rng, barred=sorted(gold))
 
-    def measure(self, model: CorrectionModel, answers: Sequence[GroupAnswer]) -> dict[str, Any]:
+    def measure(self, model: CorrectionModel, answers: Sequence[GroupAnswer]) -> OutcomeJson:
         """What the model is expected to do; the map of the pool is made along with the first."""
         held_out = None if self.base.held_out is None else self.base.held_out.inputs
         self._materials.remember(PLANE, lambda: plane(self._rows.everybody(self.base.pool.people.inputs, held_out)))

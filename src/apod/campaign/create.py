@@ -17,7 +17,7 @@ from sqlalchemy.exc import IntegrityError
 from apod.campaign import schema
 from apod.campaign.audit_sample import held_out_rows
 from apod.campaign.contents import ContentOptions, embed_pool, store_contents
-from apod.campaign.display import Pictures, shown_columns, store_display
+from apod.campaign.display import DisplayFiles, Pictures, shown_columns, store_display
 from apod.campaign.errors import NotFound, UnknownGroup
 from apod.campaign.events import GENESIS, Sealed, canonical
 from apod.campaign.files import Files, Staged, staged
@@ -248,7 +248,7 @@ def array_pool(
     return Pool(seen, labels, shown, known=known, groups=names, scores=scores, **other)
 
 
-def _display(files: Files, pool: Pool, settings: CampaignSettings) -> tuple[tuple[str, ...], dict[str, Any] | None]:
+def _display(files: Files, pool: Pool, settings: CampaignSettings) -> tuple[tuple[str, ...], DisplayFiles | None]:
     frame = pool.display
     if frame is None and isinstance(pool.features, pd.DataFrame):
         frame = pool.features
@@ -265,7 +265,8 @@ def _display(files: Files, pool: Pool, settings: CampaignSettings) -> tuple[tupl
     frame = frame.rename(columns=str)
     labels = {column for column in frame.columns if _is_label(frame[column], pool.labels)}
     if pool.show is None:  # a probability of the group would sway whoever answers
-        frame = frame.drop(columns=columns_named(settings.engine.get("group_probability")), errors="ignore")
+        named = settings.engine.get("group_probability")
+        frame = frame.drop(columns=columns_named(named if isinstance(named, str) else None), errors="ignore")
     shown = shown_columns(frame, pool.show, labels, settings.groups, settings.show_label)
     if settings.image_column is not None:
         require_column(settings.image_column, list(frame.columns), "the table to show")
@@ -316,14 +317,14 @@ def _taken(store: Store, name: str) -> InputError:
 def _insert(
     store: Store,
     settings: CampaignSettings,
-    manifest: dict[str, Any],
+    manifest: Mapping[str, object],
     files: Staged,
     handed: Handed,
     held_out: set[int],
 ) -> int:
     data, table = settings.to_json(), schema.campaigns
     with store.writing() as connection:
-        head: dict[str, Any] = {"name": settings.name, "settings": canonical(data), "materials": canonical(manifest)}
+        head: dict[str, object] = {"name": settings.name, "settings": canonical(data), "materials": canonical(manifest)}
         head |= {"folder": str(files.target), "last_seq": 0, "last_hash": GENESIS, "queue": 0}
         try:
             campaign = int(connection.execute(insert(table).values(**head).returning(table.c.id)).scalar_one())

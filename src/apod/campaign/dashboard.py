@@ -7,18 +7,30 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import islice, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 from sqlalchemy import Connection, select
 
 from apod.campaign import schema
 from apod.campaign.annotator import Phase, phase_of
 from apod.campaign.audit_sample import planned
 from apod.campaign.journal import read_answers
+from apod.campaign.json_types import (
+    AskedJson,
+    CoordinatesJson,
+    MapJson,
+    OperatingPointJson,
+    OutlookShownJson,
+    PacedAnnotatorJson,
+    ReasonJson,
+    SubgroupCountsJson,
+    SubgroupsJson,
+)
 from apod.campaign.log import moment
 from apod.campaign.materials import PLANE, Materials
 from apod.campaign.operating_point import OperatingPoint, noted_at, operating_point, version_of
@@ -26,6 +38,7 @@ from apod.campaign.outcomes import Achieved, RefitNews, read_history, read_refit
 from apod.campaign.state import GOLD, Asked, State
 from apod.campaign.status import Status, annotators_of, mitigated, status_of
 from apod.campaign.votes import Collected, collect
+from apod.method.outlook import OutlookJson
 from apod.randomness import generator
 
 if TYPE_CHECKING:
@@ -49,21 +62,33 @@ class Dashboard:
     audit_planned: int  # audit questions that the budget allows
     labels: tuple[str, str]
     strength: float | None  # the operating point that the owner chose
-    operating: Mapping[str, Any] | None = field(repr=False)  # the one in use, by whoever chose it; None: not chosen yet
+    operating: OperatingPointJson | None = field(
+        repr=False
+    )  # the one in use, by whoever chose it; None: not chosen yet
     per_hour: float | None
     seconds_left: float | None
     history: tuple[Achieved, ...] = field(repr=False)
-    subgroups: Mapping[str, Any] = field(repr=False)
-    asked: tuple[Mapping[str, Any], ...] = field(repr=False)
-    annotators: tuple[Mapping[str, Any], ...] = field(repr=False)
+    subgroups: SubgroupsJson = field(repr=False)
+    asked: tuple[AskedJson, ...] = field(repr=False)
+    annotators: tuple[PacedAnnotatorJson, ...] = field(repr=False)
+
+
+Explained = tuple[Asked, ReasonJson | None, int]
+"""A question, its reason (None where that was erased), and after which refit it was asked."""
 
 
 @dataclass(frozen=True)
 class _Glance:
     """What one look at the log finds."""
 
-    dashboard: dict[str, Any]
-    asked: list[tuple[Asked, dict[str, Any] | None, int]]  # question, reason, round
+    event: int
+    status: Status
+    phase: Phase
+    pace: tuple[float | None, float | None]
+    history: tuple[Achieved, ...]
+    subgroups: SubgroupsJson
+    annotators: tuple[PacedAnnotatorJson, ...]
+    asked: list[Explained]
     version: tuple[int, float | None]  # of the answers and the owner's choice
 
 
@@ -82,16 +107,17 @@ class Results:
         found = self.history(1)
         return tuple(float(point["strength"]) for point in found[-1].outcome["curve"]) if found else ()
 
-    def outlook(self) -> list[dict[str, Any]] | None:
+    def outlook(self) -> list[OutlookJson] | None:
         """The gap to expect by the latest model, now and after more answers; None where nothing covers."""
-        found: list[dict[str, Any]] | None = self.outlook_shown()["outlook"]
-        return found
+        return self.outlook_shown()["outlook"]
 
-    def outlook_shown(self) -> dict[str, Any]:
+    def outlook_shown(self) -> OutlookShownJson:
         """The outlook, and why it is withheld where it is."""
         found = self.history(1)
-        names = ("outlook", "outlook_withheld")
-        return {name: found[-1].outcome[name] if found else None for name in names}
+        if not found:
+            return {"outlook": None, "outlook_withheld": None}
+        outcome = found[-1].outcome
+        return {"outlook": outcome["outlook"], "outlook_withheld": outcome["outlook_withheld"]}
 
     def history(self, most: int = HISTORY) -> list[Achieved]:
         """What the models achieved one after the other, the oldest first; evenly thinned where there are many."""
@@ -102,7 +128,7 @@ class Results:
         """Counts over time, what the models achieved, whom we asked and why, who answers how fast."""
         return dashboard(self._session)
 
-    def pool_map(self) -> dict[str, Any] | None:
+    def pool_map(self) -> MapJson | None:
         """The pool in two dimensions with those we asked; None until the first model was measured."""
         return pool_map(self._session)
 
@@ -132,35 +158,40 @@ def dashboard(session: Session) -> Dashboard:
     def look(connection: Connection, state: State, at: int) -> _Glance:
         collected = collect(state, read_answers(connection, materials.campaign))
         status = status_of(connection, materials, state, model, collected, at)
-        per_hour, left = _pace(state, at)
-        found = {
-            "event": state.seq,
-            "status": status,
-            "phase": phase_of(state),
-            "strength": state.strength,
-            "per_hour": per_hour,
-            "seconds_left": left,
-            "history": tuple(read_history(connection, materials.campaign, HISTORY)),
-            "subgroups": _subgroups(materials, collected),
-            "annotators": tuple(_annotators(state, collected, at)),
-        }
         newest = list(islice(reversed(state.questions.values()), HISTORY))
-        reasons = _with_reasons(connection, materials.campaign, state, newest)
-        return _Glance(found, reasons, (state.changed, state.strength))
+        return _Glance(
+            event=state.seq,
+            status=status,
+            phase=phase_of(state),
+            pace=_pace(state, at),
+            history=tuple(read_history(connection, materials.campaign, HISTORY)),
+            subgroups=_subgroups(materials, collected),
+            annotators=tuple(_annotators(state, collected, at)),
+            asked=_with_reasons(connection, materials.campaign, state, newest),
+            version=(state.changed, state.strength),
+        )
 
     glance = session.reader.view(look)
-    asked = tuple(_asked_entry(session, *item) for item in glance.asked)
-    labels = session.settings.label_names
-    point = operating_point(session, glance.version)
-    operating = None if point is None else point.to_json()
-    rules = session.settings
-    audits = planned(rules.audit_share, glance.dashboard["status"].budget, rules.overlap)
+    point, rules = operating_point(session, glance.version), session.settings
     return Dashboard(
-        **glance.dashboard, rows=len(materials), labels=labels, asked=asked, operating=operating, audit_planned=audits
+        event=glance.event,
+        rows=len(materials),
+        status=glance.status,
+        phase=glance.phase,
+        audit_planned=planned(rules.audit_share, glance.status.budget, rules.overlap),
+        labels=rules.label_names,
+        strength=glance.version[1],
+        operating=None if point is None else point.to_json(),
+        per_hour=glance.pace[0],
+        seconds_left=glance.pace[1],
+        history=glance.history,
+        subgroups=glance.subgroups,
+        asked=tuple(_asked_entry(session, *item) for item in glance.asked),
+        annotators=glance.annotators,
     )
 
 
-def pool_map(session: Session) -> dict[str, Any] | None:
+def pool_map(session: Session) -> MapJson | None:
     """The pool in two dimensions, a bounded sample of it, and whom we asked; None until it was computed."""
     materials = session.materials
     plane = materials.recall(PLANE)
@@ -172,7 +203,7 @@ def pool_map(session: Session) -> dict[str, Any] | None:
         shown = np.sort(generator(0, "map", materials.campaign).choice(size, MAP_POINTS, replace=False))
     labels = materials.labels()
 
-    def look(connection: Connection, state: State, at: int) -> tuple[list[Any], dict[int, int]]:
+    def look(connection: Connection, state: State, at: int) -> tuple[list[Explained], dict[int, int]]:
         newest = list(islice(reversed(state.questions.values()), MAP_ASKED))
         known = collect(state, read_answers(connection, materials.campaign)).known
         return _with_reasons(connection, materials.campaign, state, newest), {item.row: item.group for item in known}
@@ -188,16 +219,20 @@ def pool_map(session: Session) -> dict[str, Any] | None:
         "variance": [round(float(value), 4) for value in plane["share"]],
         "points": {**_coordinates(points[shown]), "label": labels[shown].tolist()},
         "asked": {
-            **_coordinates(points[where] if where else np.empty((0, 2))),
-            **{key: [entry[key] for entry in entries] for key in ("row_id", "rule", "group", "label")},
+            **_coordinates(points[where] if where else np.empty((0, 2), dtype=np.float32)),
+            "row_id": [entry["row_id"] for entry in entries],
+            "rule": [entry["rule"] for entry in entries],
+            "group": [entry["group"] for entry in entries],
+            "label": [entry["label"] for entry in entries],
             "number": [entry["question"] for entry in entries],
             "answer": [names[told[row]] if row in told else None for row in where],
         },
     }
 
 
-def _coordinates(points: Any) -> dict[str, list[float]]:
-    return {axis: [round(float(value), 4) for value in points[:, place]] for place, axis in enumerate("xy")}
+def _coordinates(points: npt.NDArray[np.float32]) -> CoordinatesJson:
+    x, y = ([round(float(value), 4) for value in points[:, place]] for place in (0, 1))
+    return {"x": x, "y": y}
 
 
 def _pace(state: State, at: int) -> tuple[float | None, float | None]:
@@ -210,7 +245,7 @@ def _pace(state: State, at: int) -> tuple[float | None, float | None]:
     return round(per_hour, 2), round(left, 1)
 
 
-def _subgroups(materials: Materials, collected: Collected) -> dict[str, Any]:
+def _subgroups(materials: Materials, collected: Collected) -> SubgroupsJson:
     """How many answers each group and label has after each answer, at most so many points."""
     names, labels = materials.settings.groups, materials.settings.label_names
     known = sorted((item for item in collected.known if item.purpose != GOLD), key=lambda item: item.seq)
@@ -220,7 +255,7 @@ def _subgroups(materials: Materials, collected: Collected) -> dict[str, Any]:
         taken[item.group, materials.label(item.row)] += 1
         steps.append(taken.copy())
     places = thinned(len(steps), HISTORY)
-    counts = [
+    counts: list[SubgroupCountsJson] = [
         {"group": group, "label": label, "counts": [int(steps[place][a, c]) for place in places]}
         for a, group in enumerate(names)
         for c, label in enumerate(labels)
@@ -228,7 +263,7 @@ def _subgroups(materials: Materials, collected: Collected) -> dict[str, Any]:
     return {"answers": [place + 1 for place in places], "counts": counts}
 
 
-def _annotators(state: State, collected: Collected, at: int) -> list[dict[str, Any]]:
+def _annotators(state: State, collected: Collected, at: int) -> list[PacedAnnotatorJson]:
     """Each annotator's work, accuracy, agreement and pace."""
     holding = dict.fromkeys(state.tokens_of, 0)
     for held in state.outstanding.values():
@@ -236,13 +271,13 @@ def _annotators(state: State, collected: Collected, at: int) -> list[dict[str, A
     times: dict[str, list[int]] = {name: [] for name in state.tokens_of}
     for given in state.answers.values():
         times[given.annotator].append(given.at)
-    found = []
+    found: list[PacedAnnotatorJson] = []
     for report in annotators_of(state, collected):
         seconds = [(b - a) / 1000 for a, b in pairwise(sorted(times[report.name])) if b - a <= BREAK_MS]
         mean = statistics.fmean(seconds) if seconds else 0.0
         found.append(
             {
-                **asdict(report),
+                **report.to_json(),
                 "per_hour": round(3600 / mean, 1) if mean > 0 else None,
                 "median_seconds": round(statistics.median(seconds), 1) if seconds else None,
                 "last_at": moment(max(times[report.name])) if times[report.name] else None,
@@ -252,9 +287,7 @@ def _annotators(state: State, collected: Collected, at: int) -> list[dict[str, A
     return found
 
 
-def _with_reasons(
-    connection: Connection, campaign: int, state: State, asked: Sequence[Asked]
-) -> list[tuple[Asked, dict[str, Any] | None, int]]:
+def _with_reasons(connection: Connection, campaign: int, state: State, asked: Sequence[Asked]) -> list[Explained]:
     """Questions with why they were asked (None where that was erased) and after which refit."""
     table = schema.reasons
     query = select(table.c.seq, table.c.value).where(table.c.campaign == campaign)
@@ -264,9 +297,9 @@ def _with_reasons(
     return [(item, reasons.get(item.seq), rounds.get(item.model or "", 0)) for item in asked]
 
 
-def _asked_entry(session: Session, asked: Asked, reason: dict[str, Any] | None, round_: int) -> dict[str, Any]:
+def _asked_entry(session: Session, asked: Asked, reason: ReasonJson | None, round_: int) -> AskedJson:
     """A line of the list of questions: the subgroup is the one it was chosen for, not the answer."""
-    why = reason or {}
+    why: ReasonJson = {} if reason is None else reason
     return {
         "question": asked.number,
         "row": asked.row,

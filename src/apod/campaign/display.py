@@ -13,9 +13,9 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypedDict
 
 import numpy as np
 import pandas as pd
@@ -149,9 +149,15 @@ def shown_columns(
     )
 
 
-def store_display(
-    files: Files, frame: pd.DataFrame, columns: Sequence[str], ids: Sequence[str] | None
-) -> dict[str, Any]:
+class DisplayFiles(TypedDict):
+    """Where the shown values lie: names of files, as in the log's first event."""
+
+    rows: str
+    index: str
+    columns: list[str]
+
+
+def store_display(files: Files, frame: pd.DataFrame, columns: Sequence[str], ids: Sequence[str] | None) -> DisplayFiles:
     """Write the shown columns; return what `Display` needs to read them."""
     chosen = frame.loc[:, list(columns)].reset_index(drop=True)
     for column in chosen.columns:
@@ -174,10 +180,10 @@ def store_display(
 class Display:
     """The shown values of single rows."""
 
-    def __init__(self, files: Files, manifest: Mapping[str, Any]) -> None:
+    def __init__(self, files: Files, manifest: DisplayFiles) -> None:
         self._files, self._manifest = files, manifest
 
-    def row(self, row: int) -> tuple[str, dict[str, Any]]:
+    def row(self, row: int) -> tuple[str, dict[str, object]]:
         """A row's id and its shown values by column."""
         index = self._files.array(self._manifest["index"])  # checked against the log; it vouches for the row
         path = self._files.path(self._manifest["rows"], ".jsonl")

@@ -26,8 +26,10 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy.typing as npt
 
+from apod.campaign.json_types import OutcomeJson
 from apod.campaign.state import Proposal
 from apod.errors import InputError
+from apod.files import Unchecked
 
 if TYPE_CHECKING:
     from apod.campaign.materials import Materials
@@ -50,7 +52,7 @@ class ModelState:
     """A model as plain arrays and JSON: enough to continue from it and to propose with it."""
 
     arrays: Mapping[str, npt.NDArray[Any]]
-    meta: Mapping[str, Any] = field(default_factory=dict)
+    meta: Unchecked = field(default_factory=dict)
 
 
 class Model(Protocol):
@@ -92,7 +94,7 @@ class Hasty(Protocol):
 class Measuring(Protocol):
     """An engine that can say what its models achieve; asked at every refit, for the owner's eyes."""
 
-    def measure(self, model: Any, answers: Sequence[GroupAnswer]) -> Mapping[str, Any]:
+    def measure(self, model: Any, answers: Sequence[GroupAnswer]) -> OutcomeJson:
         """The trade-off after these answers, as JSON (`docs/serve.md` has its fields)."""
         ...
 

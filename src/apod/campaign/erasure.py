@@ -60,7 +60,7 @@ def count_due(connection: Connection, campaign: int) -> int:
 
 def note_due(desk: Desk, seq: int) -> None:
     """Note, in the transaction that erases, that its bytes are to be overwritten."""
-    row: dict[str, Any] = {"campaign": desk.campaign, "seq": seq}
+    row: dict[str, object] = {"campaign": desk.campaign, "seq": seq}
     if desk.connection.dialect.name == "sqlite":
         rewrite(desk.connection)
     else:

@@ -6,10 +6,32 @@ in the event.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from sys import intern
 from typing import Any
 
+from apod.campaign.event_bodies import (
+    AnsweredBody,
+    ArchivedBody,
+    AskedBody,
+    BackupBody,
+    BudgetBody,
+    ChosenBody,
+    ComputedBody,
+    CorrectedBody,
+    CreatedBody,
+    ErasedBody,
+    FinishedBody,
+    KnownBody,
+    PausedBody,
+    RefittedBody,
+    ReviewedBody,
+    RevisedBody,
+    RowBody,
+    TokenBody,
+    UndoneBody,
+    WithdrawnBody,
+)
 from apod.campaign.events import Event
 from apod.campaign.state import GOLD, LEAST_GAIN, Asked, Backup, Given, Lease, Review, State
 
@@ -30,12 +52,12 @@ def apply(state: State, event: Event) -> None:
         state.keys[key] = event.seq
 
 
-def _created(state: State, event: Event, body: Mapping[str, Any]) -> None:
+def _created(state: State, event: Event, body: CreatedBody) -> None:
     state.settings = body["settings"]
     state.budget, state.overlap = body["settings"]["budget"], body["settings"]["overlap"]
 
 
-def _asked(state: State, event: Event, body: Mapping[str, Any]) -> None:
+def _asked(state: State, event: Event, body: AskedBody) -> None:
     number, gold = body["question"], body["purpose"] == GOLD
     asked = state.questions.get(number)
     if asked is None:
@@ -61,7 +83,7 @@ def _asked(state: State, event: Event, body: Mapping[str, Any]) -> None:
     state.tokens_of.setdefault(lease.annotator, []).append(lease.token)
 
 
-def _answered(state: State, event: Event, body: Mapping[str, Any]) -> None:
+def _answered(state: State, event: Event, body: AnsweredBody) -> None:
     lease = state.leases[body["token"]]
     asked = state.questions[lease.number]
     own = (event.seq,)
@@ -82,8 +104,9 @@ def _answered(state: State, event: Event, body: Mapping[str, Any]) -> None:
     )
     asked.given += own  # the same object where it is the first: there may be very many
     state.answers[event.seq] = given
-    if body.get("receipt") is not None:
-        state.receipts[body["receipt"]] = event.seq
+    receipt = body.get("receipt")
+    if receipt is not None:
+        state.receipts[receipt] = event.seq
     lease.answer = event.seq
     state.acts.setdefault(lease.annotator, []).append(event.seq)
     state.spent += state.costs(given)
@@ -95,7 +118,7 @@ def _answered(state: State, event: Event, body: Mapping[str, Any]) -> None:
     _settle(state, asked)
 
 
-def _corrected(state: State, event: Event, body: Mapping[str, Any]) -> None:
+def _corrected(state: State, event: Event, body: CorrectedBody) -> None:
     given = state.answers[body["answer"]]
     state.spent -= state.costs(given)
     state.answered -= state.priced(given)
@@ -105,7 +128,7 @@ def _corrected(state: State, event: Event, body: Mapping[str, Any]) -> None:
     state.answered += state.priced(given)
 
 
-def _skipped(state: State, event: Event, body: Mapping[str, Any]) -> None:
+def _skipped(state: State, event: Event, body: TokenBody) -> None:
     lease = state.leases[body["token"]]
     state.questions[lease.number].skipped |= {lease.annotator}
     state.skips[event.seq] = lease.token
@@ -113,11 +136,11 @@ def _skipped(state: State, event: Event, body: Mapping[str, Any]) -> None:
     _end(state, lease.token, "skipped")
 
 
-def _released(state: State, event: Event, body: Mapping[str, Any]) -> None:
+def _released(state: State, event: Event, body: TokenBody) -> None:
     _end(state, body["token"], "released")
 
 
-def _withdrawn(state: State, event: Event, body: Mapping[str, Any]) -> None:
+def _withdrawn(state: State, event: Event, body: WithdrawnBody) -> None:
     row = body["row"]
     state.withdrawn[row] = body["cause"]
     for token in [token for token, held in state.outstanding.items() if state.questions[held.number].row == row]:
@@ -125,7 +148,7 @@ def _withdrawn(state: State, event: Event, body: Mapping[str, Any]) -> None:
     state.incomplete.pop(state.rows.get(row, 0), None)
 
 
-def _undone(state: State, event: Event, body: Mapping[str, Any]) -> None:
+def _undone(state: State, event: Event, body: UndoneBody) -> None:
     act = body["act"]
     state.acts[body["annotator"]].remove(act)
     if act in state.answers:
@@ -142,22 +165,22 @@ def _undone(state: State, event: Event, body: Mapping[str, Any]) -> None:
     state.returned.setdefault(body["annotator"], set()).add(number)
 
 
-def _gold(state: State, event: Event, body: Mapping[str, Any]) -> None:
+def _gold(state: State, event: Event, body: RowBody) -> None:
     state.gold[body["row"]] = event.seq
 
 
-def _known(state: State, event: Event, body: Mapping[str, Any]) -> None:
+def _known(state: State, event: Event, body: KnownBody) -> None:
     state.known[body["row"]] = event.seq
     if body["purpose"] == "audit":
         state.known_audit.add(body["row"])
 
 
-def _refitted(state: State, event: Event, body: Mapping[str, Any]) -> None:
+def _refitted(state: State, event: Event, body: RefittedBody) -> None:
     state.model, state.model_answers = body["model"], body["answers"]
     state.models[body["model"]] = event.seq
 
 
-def _erased(state: State, event: Event, body: Mapping[str, Any]) -> None:
+def _erased(state: State, event: Event, body: ErasedBody) -> None:
     state.erased.update(body["sealed"])
     for seq in body["answers"]:
         state.answers[seq].erased = True
@@ -176,42 +199,42 @@ def _erased(state: State, event: Event, body: Mapping[str, Any]) -> None:
         state.model, state.model_answers = None, 0
 
 
-def _budget(state: State, event: Event, body: Mapping[str, Any]) -> None:
+def _budget(state: State, event: Event, body: BudgetBody) -> None:
     state.budget = body["budget"]
 
 
-def _finished(state: State, event: Event, body: Mapping[str, Any]) -> None:
+def _finished(state: State, event: Event, body: FinishedBody) -> None:
     state.finished = body["finished"]
 
 
-def _paused(state: State, event: Event, body: Mapping[str, Any]) -> None:
+def _paused(state: State, event: Event, body: PausedBody) -> None:
     state.paused = body["paused"]
     state.paused_because = body.get("because")
     state.not_worth_more |= state.paused_because == LEAST_GAIN
 
 
-def _chosen(state: State, event: Event, body: Mapping[str, Any]) -> None:
+def _chosen(state: State, event: Event, body: ChosenBody) -> None:
     state.strength = body["strength"]
 
 
-def _computed(state: State, event: Event, body: Mapping[str, Any]) -> None:
+def _computed(state: State, event: Event, body: ComputedBody) -> None:
     state.computed[body["name"]] = body["files"]
 
 
-def _revised(state: State, event: Event, body: Mapping[str, Any]) -> None:
+def _revised(state: State, event: Event, body: RevisedBody) -> None:
     state.revised |= body["settings"]
     state.revisions += 1
 
 
-def _archived(state: State, event: Event, body: Mapping[str, Any]) -> None:
+def _archived(state: State, event: Event, body: ArchivedBody) -> None:
     state.archived = body["archived"]
 
 
-def _noted(state: State, event: Event, body: Mapping[str, Any]) -> None:
+def _noted(state: State, event: Event, body: object) -> None:
     """Something that the log is to prove, and that changes nothing."""
 
 
-def _reviewed(state: State, event: Event, body: Mapping[str, Any]) -> None:
+def _reviewed(state: State, event: Event, body: ReviewedBody) -> None:
     number = body["question"]
     before = state.reviews[number].values if number in state.reviews else ()
     state.reviews[number] = Review(
@@ -219,11 +242,11 @@ def _reviewed(state: State, event: Event, body: Mapping[str, Any]) -> None:
     )
 
 
-def _backed_up(state: State, event: Event, body: Mapping[str, Any]) -> None:
+def _backed_up(state: State, event: Event, body: BackupBody) -> None:
     state.backups.append(Backup(event.seq, event.at, body["name"], body["sha256"]))
 
 
-def _clock(state: State, event: Event, body: Mapping[str, Any]) -> None:
+def _clock(state: State, event: Event, body: object) -> None:
     state.clock_moves += 1
 
 
@@ -263,7 +286,7 @@ def _settle(state: State, asked: Asked) -> None:
 
 _CHANGES = {"answered", "corrected", "undone", "erased", "gold", "known", "reviewed"}
 
-_APPLY = {
+_APPLY: Mapping[str, Callable[[State, Event, Any], None]] = {  # an event's kind says which body it has
     "created": _created,
     "asked": _asked,
     "answered": _answered,

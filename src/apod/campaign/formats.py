@@ -153,7 +153,7 @@ def _frame(records: Sequence[Record]) -> pd.DataFrame:
     return frame.astype({**dict.fromkeys(texts, "string"), **types})
 
 
-def _batch(rows: Sequence[Mapping[str, Any]]) -> Batch:
+def _batch(rows: Sequence[Mapping[str, object]]) -> Batch:
     if rows and not {"row", "id"} & set(rows[0]):
         raise InputError("The file has neither a column `row` nor a column `id`: nothing was imported.")
     if rows and not any("group" in row or row.get("outcome") in (CANNOT_TELL, DECLINED) for row in rows):
@@ -161,7 +161,7 @@ def _batch(rows: Sequence[Mapping[str, Any]]) -> Batch:
     return Batch(tuple(checked_record(f"Answer {line} of the file", row) for line, row in enumerate(rows, start=1)))
 
 
-def checked_record(what: str, given: Mapping[str, Any]) -> Record:
+def checked_record(what: str, given: Mapping[str, object]) -> Record:
     """An answer from what a file says of it, whatever that is; InputError, which repeats no value, unless it fits.
 
     A field that is missing, None or empty takes its default. `what` names the place in the error.

@@ -19,6 +19,7 @@ import numpy.typing as npt
 import torch
 
 from apod.campaign.engine import GroupAnswer, ModelState
+from apod.campaign.json_types import OutcomeJson
 from apod.campaign.materials import PLANE, Materials
 from apod.campaign.measuring import measure, outlook, plane
 from apod.campaign.outcomes import people_left
@@ -188,16 +189,16 @@ class MitigationEngine:
         assert matrix is not None
         return matrix[places]
 
-    def measure(self, model: CampaignModel, answers: Sequence[GroupAnswer]) -> dict[str, Any]:
+    def measure(self, model: CampaignModel, answers: Sequence[GroupAnswer]) -> OutcomeJson:
         """What the model's heads achieve; the map of the pool is made along with the first."""
         self._materials.remember(PLANE, lambda: plane(self._everybody()))
         engine, told = self._restored(model), self._answers(answers)
         engine.answers[0] = told
         with self._distances.to(dict.fromkeys(told.rows)) as engine.coverage[0]:
             found = measure(engine, self._names)
-        return found | self._outlook(engine)
+        return {**found, **self._outlook(engine)}
 
-    def _outlook(self, engine: Mitigation) -> dict[str, Any]:
+    def _outlook(self, engine: Mitigation) -> OutcomeJson:
         """The gap to expect, where somebody may see it or a pause rests on it, and whether it may be shown."""
         rules, covers = self._materials.settings, engine.posterior_covers
         wanted = self.settings.looks_ahead and (covers or rules.least_gain > 0)

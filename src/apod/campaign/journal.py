@@ -42,9 +42,9 @@ class Queued(NamedTuple):
     model: str | None
 
     @property
-    def reason(self) -> dict[str, Any]:
+    def reason(self) -> dict[str, object]:
         """Why the row was proposed."""
-        found: dict[str, Any] = json.loads(self.reason_text)
+        found: dict[str, object] = json.loads(self.reason_text)
         return found
 
 
@@ -65,7 +65,9 @@ class Desk:
         """Campaign time."""
         return self.state.now(self.at)
 
-    def append(self, kind: str, body: Mapping[str, Any], seal: Sealed | None = None, table: Table | None = None) -> int:
+    def append(
+        self, kind: str, body: Mapping[str, object], seal: Sealed | None = None, table: Table | None = None
+    ) -> int:
         """Write an event (and seal a value for it), fold it into the state, return its number."""
         seq, commitment = self.state.seq + 1, seal.commitment if seal is not None else None
         text = canonical(body)
@@ -330,7 +332,7 @@ def read_answers(connection: Connection, campaign: int, seqs: Sequence[int] | No
     return {row.seq: json.loads(row.value) for row in connection.execute(query)}
 
 
-def _event_row(campaign: int, event: Event, text: str) -> dict[str, Any]:
+def _event_row(campaign: int, event: Event, text: str) -> dict[str, object]:
     return {
         "campaign": campaign,
         "seq": event.seq,

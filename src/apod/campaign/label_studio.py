@@ -28,7 +28,9 @@ def labelling_config(groups: Sequence[str], guidelines: str | None) -> str:
     )
 
 
-def to_tasks(records: Sequence[Record], shown: Mapping[int, Mapping[str, Any]], open_: Sequence[Record] = ()) -> bytes:
+def to_tasks(
+    records: Sequence[Record], shown: Mapping[int, Mapping[str, object]], open_: Sequence[Record] = ()
+) -> bytes:
     """Tasks with their annotations, and open ones without; `shown` are the visible values by row."""
     by_row: dict[int, list[Record]] = defaultdict(list)
     for record in (*records, *open_):
@@ -58,7 +60,7 @@ def _row(record: Record) -> int:
     return record.row
 
 
-def _annotation(number: int, record: Record) -> dict[str, Any]:
+def _annotation(number: int, record: Record) -> dict[str, object]:
     choice = record.group if record.outcome == GROUP else record.outcome
     return {
         "id": number,
@@ -107,7 +109,11 @@ def from_tasks(data: bytes, groups: Sequence[str]) -> Batch:
 
 
 def _record(
-    what: str, about: Mapping[str, Any], meta: Mapping[str, Any], annotation: Mapping[str, Any], choice: str | None
+    what: str,
+    about: Mapping[str, object],
+    meta: Mapping[str, object],
+    annotation: Mapping[str, object],
+    choice: str | None,
 ) -> Record:
     ours = _table(what, "apod", annotation.get("apod"))
     given = {
@@ -126,7 +132,7 @@ def _record(
     return checked_record(what, given)
 
 
-def _choice(what: str, annotation: Mapping[str, Any], known: Collection[str]) -> str | None:
+def _choice(what: str, annotation: Mapping[str, object], known: Collection[str]) -> str | None:
     """The answer of an annotation, whatever its tag is called; None where it holds no result at all.
 
     Other tags may stand beside it. Where several could be the answer, or none, the file is refused: no work is dropped.
@@ -136,14 +142,20 @@ def _choice(what: str, annotation: Mapping[str, Any], known: Collection[str]) ->
     results = [_table(what, "result", one) for one in _list(what, "result", annotation.get("result"))]
     if annotation.get("was_cancelled") is True or not results:
         return None
-    chosen = [_list(what, "choices", _table(what, "value", item.get("value")).get("choices")) for item in results]
-    if not all(isinstance(one, str) for choices in chosen for one in choices):
-        raise _wrong(what, "choices")
+    chosen = [_choices(what, item) for item in results]
     answers = [choices for choices in chosen if any(composed(one) in known for one in choices)]
     if len(answers) != 1 or len(answers[0]) != 1:
         some = "no choice that is" if not answers else "more than one choice that is"
         raise InputError(f"{what} of the file has {some} a group, cannot_tell or declined: nothing was imported.")
-    return str(answers[0][0])
+    return answers[0][0]
+
+
+def _choices(what: str, item: Mapping[str, object]) -> list[str]:
+    found = _list(what, "choices", _table(what, "value", item.get("value")).get("choices"))
+    texts = [one for one in found if isinstance(one, str)]
+    if len(texts) != len(found):
+        raise _wrong(what, "choices")
+    return texts
 
 
 def _who(completed_by: Any) -> Any:
@@ -153,7 +165,7 @@ def _who(completed_by: Any) -> Any:
     return completed_by.get("email") or completed_by.get("username") or completed_by.get("id")
 
 
-def _table(what: str, name: str, value: Any) -> dict[str, Any]:
+def _table(what: str, name: str, value: object) -> dict[str, object]:
     if value is None:
         return {}
     if not isinstance(value, dict):
@@ -161,7 +173,7 @@ def _table(what: str, name: str, value: Any) -> dict[str, Any]:
     return value
 
 
-def _list(what: str, name: str, value: Any) -> list[Any]:
+def _list(what: str, name: str, value: object) -> list[object]:
     if value is None:
         return []
     if not isinstance(value, list):

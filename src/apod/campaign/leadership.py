@@ -28,7 +28,7 @@ class Leadership:
     def __init__(self, store: Store, campaign: int, seconds: float = LEAD_SECONDS) -> None:
         self.me = uuid.uuid4().hex
         self._store, self._campaign, self._seconds = store, campaign, seconds
-        self._outcome: dict[str, Any] = {}
+        self._outcome: dict[str, object] = {}
 
     @contextmanager
     def held(self) -> Iterator[int | None]:

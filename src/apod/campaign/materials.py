@@ -23,6 +23,7 @@ from apod.campaign.state import State
 from apod.data.dataset import IntArray
 from apod.data.own import holds_groups
 from apod.errors import InputError
+from apod.files import Unchecked
 
 PLANE = "plane"
 """Name of the remembered map of the pool: "points" (n, 2), "share" (2,) of the variance."""
@@ -120,7 +121,7 @@ class Materials:
         found = self._remembered(name)
         return None if found is None else {key: self.files.array(file) for key, file in found.items()}
 
-    def facts(self, name: str) -> dict[str, Any] | None:
+    def facts(self, name: str) -> Unchecked | None:
         """What was noted beside arrays that were remembered under a name; None where nobody has computed them yet."""
         found = self._remembered(name)
         return None if found is None or FACTS not in found else dict(json.loads(bytes(self.files.array(found[FACTS]))))
@@ -193,7 +194,7 @@ def _named_files(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
         yield "the index of the shown rows", manifest["display"]["index"], ".npy"
 
 
-def store_features(files: Files, features: Any, groups: Sequence[str]) -> dict[str, Any]:
+def store_features(files: Files, features: Any, groups: Sequence[str]) -> dict[str, object]:
     """Write the features; return what `Materials.features` needs."""
     if isinstance(features, pd.DataFrame):
         return _store_frame(files, features, groups)
@@ -203,10 +204,10 @@ def store_features(files: Files, features: Any, groups: Sequence[str]) -> dict[s
     return {"array": files.put_array(array)}
 
 
-def _store_frame(files: Files, frame: pd.DataFrame, groups: Sequence[str]) -> dict[str, Any]:
+def _store_frame(files: Files, frame: pd.DataFrame, groups: Sequence[str]) -> dict[str, object]:
     if frame.columns.duplicated().any():
         raise InputError("Two columns of X have the same name: rename one.")
-    columns: list[dict[str, Any]] = []
+    columns: list[dict[str, object]] = []
     numbers: list[npt.NDArray[np.float64]] = []
     codes: list[npt.NDArray[np.int32]] = []
     for name in frame.columns:

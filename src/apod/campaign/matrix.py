@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from apod.campaign.create import Pool, group_names_of, known_of
 from apod.data.columns import Labels
@@ -13,7 +12,7 @@ from apod.data.own import FileColumns
 from apod.errors import InputError
 
 
-def is_embedding(path: Path, options: Mapping[str, Any]) -> bool:
+def is_embedding(path: Path, options: Mapping[str, object]) -> bool:
     """Whether the rows are embeddings: a matrix always, a folder of Parquet files where the options say so."""
     return is_matrix(path) or (options.get("body") == "precomputed" and is_parquet_folder(path))
 

@@ -9,19 +9,20 @@ may take its place under the same name, with another `basis`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
+from apod.campaign.json_types import CurvePointJson, ExpectedGapJson, HeadBoundJson, OutcomeJson
 from apod.data.blocks import BLOCK, is_large
 from apod.fairness.metrics import soft_group_counts
 from apod.fairness.notions import count_gap
 from apod.method.correction_fit import STRENGTHS, FittedCorrection
 from apod.method.gap_interval import GapEstimate
 from apod.method.head_mitigation import Mitigation
-from apod.method.outlook import look_ahead
+from apod.method.outlook import OutlookJson, look_ahead
 from apod.method.plan import POWER, confirmation
 from apod.method.pool import write_answers
 from apod.randomness import generator
@@ -42,7 +43,7 @@ POSTERIOR_NOTE = (
 Floats = npt.NDArray[np.float64]
 
 
-def measure(engine: Mitigation, names: Sequence[str]) -> dict[str, Any]:
+def measure(engine: Mitigation, names: Sequence[str]) -> OutcomeJson:
     """The outcome of a refit, as JSON."""
     rows = measured_rows(engine)
     embeddings, labels = engine.pool.embeddings[rows], engine.pool.labels[rows].numpy()
@@ -50,7 +51,7 @@ def measure(engine: Mitigation, names: Sequence[str]) -> dict[str, Any]:
     member = _membership(engine, rows)  # (n, g)
     counts = soft_group_counts(labels, predicted, member)
     right, gap = (predicted == labels).mean(axis=1), count_gap(engine.notion, counts)
-    curve = [
+    curve: list[CurvePointJson] = [
         {"strength": head.strength, "accuracy": right[k], "selected": predicted[k].mean(), "gap": gap[k]}
         for k, head in enumerate(engine.plan.heads)
     ]
@@ -64,12 +65,12 @@ def measure(engine: Mitigation, names: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def measure_correction(fitted: FittedCorrection, seed: int) -> dict[str, Any]:
+def measure_correction(fitted: FittedCorrection, seed: int) -> OutcomeJson:
     """The outcome of a refit where a model is corrected, as JSON: gaps to expect among as many people as the pool."""
     population, place, people = fitted.population, fitted.chosen.direction, len(fitted.population)
     labels, decided = population.people.labels, population.people.decisions
     positive = labels == 1
-    curve = []
+    curve: list[CurvePointJson] = []
     for k, (strength, gap) in enumerate(
         zip([0.0, *STRENGTHS.tolist()], fitted.path_estimates(people, seed), strict=True)
     ):
@@ -86,7 +87,7 @@ def measure_correction(fitted: FittedCorrection, seed: int) -> dict[str, Any]:
             }
         )
     base, selected = fitted.estimates(people, seed)
-    outcome = {
+    outcome: OutcomeJson = {
         "basis": "posterior",
         "notion": population.notion.name,
         "note": POSTERIOR_NOTE,
@@ -98,7 +99,7 @@ def measure_correction(fitted: FittedCorrection, seed: int) -> dict[str, Any]:
         "outlook": None,
         "outlook_covers": True,
     }
-    return dict(plain(_rounded(outcome)))
+    return cast(OutcomeJson, plain(_rounded(outcome)))
 
 
 def _rounded(value: Any) -> Any:
@@ -110,11 +111,11 @@ def _rounded(value: Any) -> Any:
     return [_rounded(part) for part in value] if isinstance(value, list) else value
 
 
-def _expected(estimate: GapEstimate) -> dict[str, Any]:
+def _expected(estimate: GapEstimate) -> ExpectedGapJson:
     return {"gap": estimate.gap, "interval": [estimate.low, estimate.high]}
 
 
-def outlook(engine: Mitigation, people: int) -> list[dict[str, Any]]:
+def outlook(engine: Mitigation, people: int) -> list[OutlookJson]:
     """The gap to expect now, after more answers and after so many people in all, on the rows that are measured."""
     rows = measured_rows(engine)
     rows = rows[:: -(-len(rows) // OUTLOOK_ROWS)]  # each is weighed by every draw, for every number of answers
@@ -122,7 +123,7 @@ def outlook(engine: Mitigation, people: int) -> list[dict[str, Any]]:
     return [expected.to_dict() for expected in ahead]
 
 
-def _bound(engine: Mitigation, names: Sequence[str]) -> dict[str, Any] | None:
+def _bound(engine: Mitigation, names: Sequence[str]) -> HeadBoundJson | None:
     """Theorem 1 for the asking head; None on a pool so large that another sweep over it would hold up the questions."""
     if is_large(len(engine.pool.labels)):
         return None

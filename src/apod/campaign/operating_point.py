@@ -9,17 +9,26 @@ line say what the classifier does and the report says.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 from apod.campaign.audit_sample import audit_campaign, gaps_of
 from apod.campaign.contents import stored_contents
 from apod.campaign.engine import Auditable, Correcting
+from apod.campaign.json_types import (
+    AuditedGapsJson,
+    ChosenJson,
+    CurvePointJson,
+    OperatingPointJson,
+    OutcomeJson,
+    SpeakingGapJson,
+    SpeakingGapsJson,
+)
 from apod.campaign.outcomes import read_history
 from apod.files import write_private
 from apod.method.gap_interval import tells_little
+from apod.method.outlook import ConfirmingJson
 
 if TYPE_CHECKING:
     from apod.campaign.session import Session
@@ -28,20 +37,27 @@ if TYPE_CHECKING:
 BY_OWNER = "Chosen by the owner."
 
 
+class NotedPoint(TypedDict):
+    """The note beside a campaign of what its classifier chose."""
+
+    version: list[float | None]
+    because: str | None
+    strength: float
+    audit: AuditedGapsJson | None
+
+
 @dataclass(frozen=True)
 class OperatingPoint:
     """A strength, why it is that one, and what the audit answers say of the classifier that works at it."""
 
     strength: float
-    because: str
+    because: str | None
     by_owner: bool
-    audit: dict[str, Any] | None  # None without audit answers, or while no classifier was built from these answers
-    estimate: dict[str, Any] | None = (
-        None  # the gaps to expect, "base" and "selected"; None where none is known to cover
-    )
-    confirmation: dict[str, Any] | None = None  # how many fresh answers would confirm the leading correction
+    audit: AuditedGapsJson | None  # None without audit answers, or while no classifier was built from these answers
+    estimate: SpeakingGapsJson | None = None  # the gaps to expect; None where none is known to cover
+    confirmation: ConfirmingJson | None = None  # how many fresh answers would confirm the leading correction
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> OperatingPointJson:
         """For the dashboard and `apod status --json`."""
         return {
             "strength": self.strength,
@@ -69,8 +85,12 @@ def fit_and_note(campaign: Session) -> APODClassifier:
     if corrects:
         return classifier
     audit = _audited(campaign, classifier)
-    found: dict[str, Any] = {"version": list(version), "because": classifier.selected_because_}
-    found |= {"strength": classifier.selected_strength_, "audit": audit}
+    found: NotedPoint = {
+        "version": list(version),
+        "because": classifier.selected_because_,
+        "strength": classifier.selected_strength_,
+        "audit": audit,
+    }
     write_private(_file(campaign), json.dumps(found).encode())
     if version_of(campaign) != version:  # an answer that was erased meanwhile must leave nothing behind
         forget_noted(campaign)
@@ -82,8 +102,9 @@ def operating_point(campaign: Session, version: tuple[int, float | None]) -> Ope
     chosen = version[1]
     with campaign.store.reading() as connection:
         latest = read_history(connection, campaign.materials.campaign, 1)
-    if latest and latest[-1].outcome.get("operating") is not None:
-        return _measured_point(latest[-1].outcome, chosen)
+    operating = latest[-1].outcome.get("operating") if latest else None
+    if operating is not None:
+        return _measured_point(latest[-1].outcome, operating, chosen)
     noted = _noted(_file(campaign), list(version))
     if noted is not None:
         return OperatingPoint(noted["strength"], noted["because"], chosen is not None, noted["audit"])
@@ -95,19 +116,23 @@ def forget_noted(campaign: Session) -> None:
     _file(campaign).unlink(missing_ok=True)
 
 
-def _measured_point(outcome: Mapping[str, Any], chosen: float | None) -> OperatingPoint:
+def _measured_point(outcome: OutcomeJson, operating: ChosenJson, chosen: float | None) -> OperatingPoint:
     """The operating point of a model that is the classifier's own, as it was measured."""
-    strength = outcome["operating"]["strength"] if chosen is None else chosen
-    because = outcome["operating"]["because"] if chosen is None else BY_OWNER
-    audit = outcome["audit"] if (outcome["audit"] or {}).get("strength") == strength else None
+    strength = operating["strength"] if chosen is None else chosen
+    because = operating["because"] if chosen is None else BY_OWNER
+    audit = outcome["audit"]
+    if audit is not None and audit["strength"] != strength:
+        audit = None
     gaps = {point["strength"]: _expected(point) for point in outcome["curve"]}
-    estimate = None if strength not in gaps else {"base": gaps[0.0], "selected": gaps[strength]}
+    estimate: SpeakingGapsJson | None = (
+        None if strength not in gaps else {"base": gaps[0.0], "selected": gaps[strength]}
+    )
     return OperatingPoint(strength, because, chosen is not None, audit, estimate, outcome["confirmation"])
 
 
-def _expected(point: Mapping[str, Any]) -> dict[str, Any]:
+def _expected(point: CurvePointJson) -> SpeakingGapJson:
     low, high = point["interval"]
-    says = low is not None and not tells_little(low, high)
+    says = low is not None and high is not None and not tells_little(low, high)
     return {"gap": point["gap"], "interval": [low, high], "says": says}
 
 
@@ -124,9 +149,9 @@ def noted_at(campaign: Session) -> int:
         return -1
 
 
-def _noted(file: Path, version: list[Any]) -> dict[str, Any] | None:
+def _noted(file: Path, version: list[float | None]) -> NotedPoint | None:
     try:
-        found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        found: NotedPoint = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):  # never built, or being replaced by another version of apod
         return None
     return found if found.get("version") == version else None
@@ -136,7 +161,7 @@ def _file(campaign: Session) -> Path:
     return campaign.files.folder / f"operating-point-{campaign.materials.campaign}.json"
 
 
-def _audited(campaign: Session, classifier: APODClassifier) -> dict[str, Any] | None:
+def _audited(campaign: Session, classifier: APODClassifier) -> AuditedGapsJson | None:
     engine = campaign.engine()
     if not campaign.settings.audit_share or not isinstance(engine, Auditable):
         return None

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from sqlalchemy import Connection, delete, func, insert, select
@@ -18,6 +17,7 @@ from sqlalchemy import Connection, delete, func, insert, select
 from apod.campaign import schema
 from apod.campaign.engine import Auditable, Engine, GroupAnswer, Measuring, Model
 from apod.campaign.events import canonical
+from apod.campaign.json_types import AuditedPointJson, OutcomeJson
 from apod.campaign.log import moment
 from apod.campaign.materials import Materials
 from apod.campaign.settings import CampaignSettings
@@ -65,14 +65,14 @@ class Achieved:
     answers: int
     at: str
     event: int
-    outcome: Mapping[str, Any] = field(repr=False)
+    outcome: OutcomeJson = field(repr=False)
 
 
 @dataclass(frozen=True)
 class Measured:
     """What a model achieved; without an outcome where the engine does not measure, or could not: `failure` says why."""
 
-    outcome: dict[str, Any] | None = field(default=None, repr=False)
+    outcome: OutcomeJson | None = field(default=None, repr=False)
     failure: str | None = None  # the type of the error, never its text
 
 
@@ -98,34 +98,36 @@ def measured(
     if not isinstance(engine, Measuring):
         return Measured()
     try:
-        found = dict(engine.measure(model, answers))
+        found = engine.measure(model, answers)
         expected_by(found)  # an engine of one's own may have it wrong: found out here, where nothing is at stake
-        own = (found.get("operating") or {}).get("strength") if chosen is None else chosen
+        operating = found.get("operating")
+        own = chosen if chosen is not None or operating is None else operating["strength"]
         return Measured({**found, "audit": _audited(materials, engine, model, collected, own)})
     except Exception as error:  # noqa: BLE001 a model that cannot be measured can still ask
         log.warning("the model could not be measured (%s)", type(error).__name__)
         return Measured(failure=type(error).__name__)
 
 
-def expected_by(outcome: Mapping[str, Any] | None) -> list[ExpectedGap]:
+def expected_by(outcome: OutcomeJson | None) -> list[ExpectedGap]:
     """The outlook of what was measured; empty where there is none."""
-    return [ExpectedGap.from_dict(entry) for entry in (outcome or {}).get("outlook") or ()]
+    found = None if outcome is None else outcome.get("outlook")
+    return [ExpectedGap.from_dict(entry) for entry in found or ()]
 
 
 def _audited(
     materials: Materials, engine: Engine, model: Model, collected: Collected, strength: float | None
-) -> dict[str, Any] | None:
+) -> AuditedPointJson | None:
     """What the audit answers say of the base model on the people held out, and of its correction at this strength."""
     from apod.campaign.audit_sample import audit_campaign, gaps_of
 
     if not isinstance(engine, Auditable):
         return None
     found = audit_campaign(materials, engine, model, collected, strength=strength)
-    return None if found is None else gaps_of(found, materials, collected) | {"strength": strength}
+    return None if found is None else {**gaps_of(found, materials, collected), "strength": strength}
 
 
 def write_outcome(
-    connection: Connection, campaign: int, model: str, seq: int, at: int, answers: int, outcome: Any
+    connection: Connection, campaign: int, model: str, seq: int, at: int, answers: int, outcome: OutcomeJson
 ) -> None:
     """Keep what a model achieved."""
     row = {"campaign": campaign, "model": model, "seq": seq, "at": at, "answers": answers}
@@ -143,11 +145,11 @@ def read_history(connection: Connection, campaign: int, most: int) -> list[Achie
     return [Achieved(row.answers, moment(row.at), row.seq, _shown(json.loads(row.outcome))) for row in rows]
 
 
-def _shown(outcome: dict[str, Any]) -> dict[str, Any]:
+def _shown(outcome: OutcomeJson) -> OutcomeJson:
     """An outcome as people see it: a gap to expect only where the posterior says that its intervals cover."""
     if outcome.pop("outlook_covers", False):
-        return outcome | {"outlook_withheld": None}
-    return outcome | {"outlook": None, "outlook_withheld": WITHHELD}
+        return {**outcome, "outlook_withheld": None}
+    return {**outcome, "outlook": None, "outlook_withheld": WITHHELD}
 
 
 def read_refit_news(connection: Connection, campaign: int) -> RefitNews:

@@ -12,9 +12,8 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select
 
@@ -26,6 +25,7 @@ from apod.campaign.errors import CampaignError, FileDamaged, StoreError
 from apod.campaign.events import Sealed, canonical
 from apod.campaign.files import Files, state_hash
 from apod.campaign.journal import Desk, Journal, read_answers
+from apod.campaign.json_types import OutcomeJson
 from apod.campaign.leadership import LEAD_SECONDS, Leadership
 from apod.campaign.log import sealed_hash
 from apod.campaign.materials import Materials
@@ -33,6 +33,7 @@ from apod.campaign.outcomes import expected_by, forget_outcomes, measured, spent
 from apod.campaign.state import LEAST_GAIN, Proposal, State
 from apod.campaign.votes import Collected, Inputs, checked_answers, collect
 from apod.errors import CheckpointError
+from apod.files import Unchecked
 from apod.processes import be_nice
 from apod.text import printable
 
@@ -52,7 +53,7 @@ class Snapshot:
     unavailable: frozenset[int]  # rows asked about before, assigned, gold, or known
     model: str | None
     file: str | None
-    meta: dict[str, Any]
+    meta: Unchecked
     content: str | None  # its hash, as the log says
     fitted: frozenset[tuple[int, int]]  # inputs of that model
     stock: Stock
@@ -202,7 +203,7 @@ class Refitter:
         self._measured = known
         return True
 
-    def _keep(self, desk: Desk, found: Snapshot, model: str, seq: int, outcome: Mapping[str, Any] | None) -> None:
+    def _keep(self, desk: Desk, found: Snapshot, model: str, seq: int, outcome: OutcomeJson | None) -> None:
         """Keep what a model achieved; without the audit where one of its answers was taken back meanwhile."""
         if outcome is None:
             return
@@ -226,7 +227,7 @@ class Refitter:
         fence: int,
         model: Model,
         proposals: list[Proposal],
-        outcome: Mapping[str, Any] | None,
+        outcome: OutcomeJson | None,
     ) -> str | None:
         if not self._lead.still_holds(desk.connection, fence):
             return None

@@ -131,7 +131,7 @@ class Session:
         number = self.materials.campaign
         return self.reader.view(lambda c, state, at: collect(state, checked_answers(c, number, state)))
 
-    def shown(self, row: int) -> tuple[str, dict[str, Any]]:
+    def shown(self, row: int) -> tuple[str, dict[str, object]]:
         """A row's id and what an annotator may see of it."""
         if self._display is not None:
             return self._display.row(row)
@@ -161,7 +161,7 @@ class Session:
         """The number of the latest event, without reading any."""
         return self.journal.head()
 
-    def job(self) -> dict[str, Any]:
+    def job(self) -> dict[str, object]:
         """How another process opens the same campaign."""
         engine = engine_name(self._factory)
         return {

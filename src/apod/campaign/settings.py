@@ -60,7 +60,7 @@ class CampaignSettings:
     show_label: bool = False
     image_column: str | None = None
     image_root: str | None = None
-    engine: Mapping[str, Any] = field(default_factory=dict)  # options for the engine, JSON
+    engine: Mapping[str, object] = field(default_factory=dict)  # options for the engine, JSON
 
     @property
     def method(self) -> Settings | None:
@@ -85,7 +85,7 @@ class CampaignSettings:
         """By which rule the package's own engine chooses whom to ask."""
         return None if self.method is None else self.method.selector
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """As plain JSON."""
         return asdict(self)
 
@@ -118,7 +118,7 @@ class CampaignSettings:
         return tuple(found)
 
 
-def settings_of(options: Mapping[str, Any]) -> Settings:
+def settings_of(options: Mapping[str, object]) -> Settings:
     """The engine's options (preset, selector, strengths, ...) as settings with one trajectory.
 
     A campaign keeps the method it was created with: options that name no body come from a version that had nothing but
@@ -271,7 +271,7 @@ class Shape:
     scored: bool  # scores were given
 
 
-def own_options(options: Mapping[str, Any], least_gain: float, pool: Shape) -> dict[str, Any]:
+def own_options(options: Mapping[str, object], least_gain: float, pool: Shape) -> dict[str, object]:
     """The options of the package's own engine as they are kept: with the method that they mean today.
 
     Refuses what the engine could not be built with or do, before anything is written.
@@ -287,15 +287,15 @@ def own_options(options: Mapping[str, Any], least_gain: float, pool: Shape) -> d
     return kept
 
 
-def _body(options: Mapping[str, Any], pool: Shape) -> str | None:
+def _body(options: Mapping[str, object], pool: Shape) -> str | None:
     """What heads are trained on; None: a model is kept and corrected, the default but for very large pools."""
     from apod.data.blocks import is_large  # loads torch: a server starts without it
 
     preset = PRESETS.get(str(options.get("preset", "default")), PRESETS["default"])  # an unknown one is refused later
-    body: str | None = options.get("body", preset.body)
+    body = options.get("body", preset.body)
     if body is None and ("body" in options or pool.scored or not is_large(pool.rows)):
         return None
-    return "precomputed" if pool.embedding else body or "contrastive"
+    return "precomputed" if pool.embedding else "contrastive" if not body else str(body)
 
 
 def scores_from(score: Any, frame: Any, show: Sequence[str] | None = None) -> GivenScores | None:

@@ -9,7 +9,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
+
+from apod.campaign.event_bodies import CreatedSettings
 
 GOLD = "gold"
 """Purpose of a question whose answer is known: it checks annotators, teaches no model and costs no budget."""
@@ -29,7 +31,7 @@ class Proposal:
     """A row worth asking about, and why."""
 
     row: int
-    reason: Mapping[str, Any] = field(default_factory=dict, repr=False)  # JSON; "rule" is kept in the open log
+    reason: Mapping[str, object] = field(default_factory=dict, repr=False)  # JSON; "rule" is kept in the open log
     purpose: Purpose = "training"
     probability: float | None = None  # with which the row was drawn; None where a rule and no draw chose it
 
@@ -117,8 +119,8 @@ class State:
     origin: str = ""  # the first event's hash: what no annotator can know
     time: int = 0  # campaign time at the last event
     last_at: int | None = None  # the database's clock at the last event
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    revised: dict[str, Any] = field(default_factory=dict)  # settings the owner changed since, as they are now
+    settings: CreatedSettings = field(default_factory=CreatedSettings)
+    revised: dict[str, object] = field(default_factory=dict)  # settings the owner changed since, as they are now
     revisions: int = 0  # how often
     budget: int = 0
     overlap: int = 1

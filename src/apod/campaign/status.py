@@ -7,13 +7,14 @@ import os
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import cast
 
 from sqlalchemy import Connection, select
 
 from apod.campaign import schema
 from apod.campaign.erasure import count_due
 from apod.campaign.journal import Journal
+from apod.campaign.json_types import AnnotatorJson, StatusJson
 from apod.campaign.materials import BASE, Materials
 from apod.campaign.schema import check_schema
 from apod.campaign.state import CANNOT_TELL, DECLINED, GOLD, State
@@ -70,9 +71,9 @@ class Status:
     legal_basis: str | None
     reminders: tuple[str, ...]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> StatusJson:
         """As plain JSON."""
-        return asdict(self)
+        return cast(StatusJson, asdict(self))  # tests/campaign/test_json_types.py compares their fields
 
 
 @dataclass(frozen=True)
@@ -87,9 +88,9 @@ class AnnotatorReport:
     accuracy: float | None  # by the one-coin model; None while nothing is known about it
     kappa: Mapping[str, float | None]  # Cohen's, with each colleague who answered the same questions
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> AnnotatorJson:
         """As plain JSON."""
-        return asdict(self)
+        return cast(AnnotatorJson, asdict(self))
 
 
 def mitigated(materials: Materials) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -13,13 +13,13 @@ import pandas as pd
 from apod.data.columns import binary_labels
 from apod.data.dataset import IntArray
 from apod.errors import InputError
-from apod.fairness.metrics import RATE_WORDS, bootstrap, group_counts
+from apod.fairness.metrics import RATE_WORDS, RateName, bootstrap, group_counts
 from apod.randomness import generator
 
 if TYPE_CHECKING:
     from apod.classifier.estimator import APODClassifier
 
-RATES = ("tpr", "fpr")
+RATES: tuple[RateName, ...] = ("tpr", "fpr")
 
 
 class GroupRatesDisplay:
@@ -59,7 +59,7 @@ class GroupRatesDisplay:
         if len(names) < 2:
             raise InputError(f"sensitive_features names {len(names)} group(s): there must be at least two to compare.")
         sets = predictions if isinstance(predictions, Mapping) else {"predictions": predictions}
-        rows: list[dict[str, Any]] = []
+        rows: list[RateRow] = []
         for name, predicted in sets.items():
             decided = (np.asarray(predicted) == labels.values[1]).astype(np.int64)
             rows += _rates(name, labels.codes, decided, codes.astype(np.int64), [str(n) for n in names], random_state)
@@ -84,9 +84,10 @@ class GroupRatesDisplay:
         places = [f"{RATE_WORDS[rate]}, {group}" for rate in RATES for group in dict.fromkeys(self.rates["group"])]
         for number, name in enumerate(sets):
             mine = self.rates[self.rates["predictions"] == name]
+            titles = mine["rate"].map(lambda rate: RATE_WORDS[rate])
             y = [
-                -places.index(f"{RATE_WORDS[rate]}, {group}") + 0.18 * ((len(sets) - 1) / 2 - number)
-                for rate, group in zip(mine["rate"], mine["group"], strict=True)
+                -places.index(f"{title}, {group}") + 0.18 * ((len(sets) - 1) / 2 - number)
+                for title, group in zip(titles, mine["group"], strict=True)
             ]
             reach = np.abs(mine[["low", "high"]].to_numpy() - mine[["value"]].to_numpy()).T
             self.ax_.errorbar(mine["value"], y, xerr=reach, fmt="o", capsize=3, label=name)
@@ -142,9 +143,21 @@ class TradeoffDisplay:
         return self
 
 
+class RateRow(TypedDict):
+    """One group's rate by one set of predictions, with its interval."""
+
+    predictions: str
+    group: str
+    rate: RateName
+    people: int
+    value: float
+    low: float
+    high: float
+
+
 def _rates(
     name: str, labels: IntArray, decided: IntArray, codes: IntArray, groups: list[str], seed: int
-) -> list[dict[str, Any]]:
+) -> list[RateRow]:
     """The rates of one set of predictions, each with its interval; a rate of nobody is NaN."""
     counts = group_counts(labels, decided, codes, len(groups))
     found = bootstrap(counts, generator(seed, "group rates", name))

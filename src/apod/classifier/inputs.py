@@ -58,7 +58,7 @@ def settings_parameters(settings: Settings) -> dict[str, Any]:
     return {name: getattr(settings, name) for name in PARAMETERS if name not in idle}
 
 
-def corrects(parameters: Mapping[str, Any]) -> bool:
+def corrects(parameters: Mapping[str, object]) -> bool:
     """Whether a model is kept and corrected, rather than heads trained on a body."""
     return parameters["body"] is None
 

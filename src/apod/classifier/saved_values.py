@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ import pandas as pd
 from apod.data import TableEncoder
 from apod.data.encode import NumberColumn
 from apod.errors import CheckpointError, InputError
+from apod.files import Unchecked
 
 _WIDEST = 40_000  # bytes of a label: the type of an array of texts is as wide as its longest text ever was
 _LABEL_KINDS = "biufUO"  # of NumPy dtypes: booleans, numbers, text, and objects that are one of these
@@ -93,7 +93,7 @@ def saved_encoder(saved: Any) -> TableEncoder:
     return encoder
 
 
-def saved_classes(saved: Mapping[str, Any]) -> npt.NDArray[Any]:
+def saved_classes(saved: Unchecked) -> npt.NDArray[Any]:
     """(2,) the labels that were saved, in order."""
     dtype, values = np.dtype(text(saved["dtype"])), saved["values"]
     require(dtype.kind in _LABEL_KINDS and len(values) == 2, "the classes are not two numbers or texts")
@@ -109,7 +109,7 @@ def saved_classes(saved: Mapping[str, Any]) -> npt.NDArray[Any]:
     return classes
 
 
-def saved_table(saved: Mapping[str, Any]) -> pd.DataFrame:
+def saved_table(saved: Unchecked) -> pd.DataFrame:
     """The table of numbers that was saved."""
     columns = [text(name) for name in saved["columns"]]
     rows = [[np.nan if cell is None else finite(cell) for cell in row] for row in saved["rows"]]

@@ -10,7 +10,6 @@ correction guesses groups from columns, and was fitted on answers that can be er
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,7 +28,7 @@ from apod.classifier.saved_values import (
 )
 from apod.classifier.saving_models import packed_correction, saved_correction
 from apod.errors import CheckpointError, InputError
-from apod.files import Arrays, packed_arrays, read_checked, replacing, require_folder
+from apod.files import Arrays, Unchecked, packed_arrays, read_checked, replacing, require_folder
 from apod.models.content_columns import ContentColumns, packed_contents, saved_contents
 
 if TYPE_CHECKING:
@@ -115,7 +114,7 @@ def read_saved(path: Path, estimator: Any = None) -> Saved:
         raise CheckpointError(f"{path} is damaged ({type(error).__name__}): fit and save again.") from error
 
 
-def _read(path: Path) -> tuple[Arrays, dict[str, Any]]:
+def _read(path: Path) -> tuple[Arrays, Unchecked]:
     if path.is_dir():
         raise CheckpointError(f"{str(path)!r} is a folder: pass the path given to save.")
     if not path.exists():
@@ -127,7 +126,7 @@ def _read(path: Path) -> tuple[Arrays, dict[str, Any]]:
     return arrays, facts
 
 
-def _rebuild(arrays: Arrays, facts: Mapping[str, Any], estimator: Any) -> Saved:
+def _rebuild(arrays: Arrays, facts: Unchecked, estimator: Any) -> Saved:
     names = None if facts["feature_names"] is None else texts(facts["feature_names"])
     heads = facts["format"] == HEADS
     n_features = None if facts["n_features"] is None and not heads else whole(facts["n_features"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -24,13 +23,13 @@ from apod.classifier.saved_values import (
 )
 from apod.data import TableEncoder
 from apod.errors import InputError
-from apod.files import Arrays
+from apod.files import Arrays, Unchecked
 from apod.heads.bank import HeadBank
 from apod.models.body import Body, EmbeddingBody
 from apod.models.perceptron import PerceptronBody
 
 
-def packed_heads(state: FittedHeads) -> tuple[Arrays, dict[str, Any]]:
+def packed_heads(state: FittedHeads) -> tuple[Arrays, dict[str, object]]:
     """The arrays and facts that heads are made from again."""
     if not isinstance(state.body, PerceptronBody | EmbeddingBody):
         raise InputError(
@@ -47,7 +46,7 @@ def packed_heads(state: FittedHeads) -> tuple[Arrays, dict[str, Any]]:
     }
 
 
-def saved_heads(arrays: Arrays, facts: Mapping[str, Any], n_features: int) -> FittedHeads:
+def saved_heads(arrays: Arrays, facts: Unchecked, n_features: int) -> FittedHeads:
     """The heads of a file, checked."""
     encoder = None if facts["encoder"] is None else saved_encoder(facts["encoder"])
     heads = _bank(arrays["heads"], [whole(size) for size in facts["sizes"]])

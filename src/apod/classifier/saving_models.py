@@ -16,6 +16,7 @@ from apod.classifier.correction import FittedModel, Selection
 from apod.classifier.reads import Reads
 from apod.classifier.saved_values import finite, matrix, require, saved_encoder, text, texts
 from apod.errors import InputError
+from apod.files import Unchecked
 from apod.heads.correction import BiasScores, Correction
 from apod.method.corrected import CorrectedModel, GuessedGroups
 from apod.method.gap_interval import GapEstimate
@@ -101,7 +102,7 @@ def _packed_gap(gap: GapEstimate | None) -> Facts | None:
 
 def saved_correction(
     saved: Arrays,
-    facts: Mapping[str, Any],
+    facts: Unchecked,
     classes: npt.NDArray[Any],
     positive: int,
     tradeoff: pd.DataFrame,
@@ -141,9 +142,7 @@ def saved_correction(
     )
 
 
-def _correction(
-    scored: ScoredModel, about: Mapping[str, Any], saved: Arrays
-) -> tuple[CorrectedModel, npt.NDArray[np.float64]]:
+def _correction(scored: ScoredModel, about: Unchecked, saved: Arrays) -> tuple[CorrectedModel, npt.NDArray[np.float64]]:
     """The correction and the deciles of what it saw."""
     width = len(scored.encoder.feature_names_)
     p, groups = saved["correction.components"].shape[1], saved["correction.weights"].shape[0] + 1
@@ -166,7 +165,7 @@ def _correction(
     return CorrectedModel(scored, GuessedGroups(reader, own["weights"]), correction), own["deciles"]
 
 
-def _selection(saved: Mapping[str, Any]) -> Selection:
+def _selection(saved: Unchecked) -> Selection:
     before, after = (
         None if saved[when] is None else GapEstimate(**{name: float(value) for name, value in saved[when].items()})
         for when in ("before", "after")
@@ -176,7 +175,7 @@ def _selection(saved: Mapping[str, Any]) -> Selection:
     )
 
 
-def saved_base(about: Mapping[str, Any], saved: Arrays, classes: npt.NDArray[Any], estimator: Any) -> Model:
+def saved_base(about: Unchecked, saved: Arrays, classes: npt.NDArray[Any], estimator: Any) -> Model:
     """The model that was packed, checked; its arrays are called model.NAME."""
     kind, threshold = about["kind"], finite(about["threshold"])
     require(kind in (OWN, SCORES, *ARRAYS), "the model is of no known kind")
@@ -196,7 +195,7 @@ def saved_base(about: Mapping[str, Any], saved: Arrays, classes: npt.NDArray[Any
     return EstimatorModel(model, np.array([0, 1]), threshold, prepare=plain_frame)
 
 
-def _own_model(about: Mapping[str, Any], threshold: float, classes: npt.NDArray[Any], estimator: Any) -> EstimatorModel:
+def _own_model(about: Unchecked, threshold: float, classes: npt.NDArray[Any], estimator: Any) -> EstimatorModel:
     if estimator is None:
         raise InputError(
             f"the model, {text(about['name'])}, is not in the file: pass it, load(path, estimator=model), in Python; "
@@ -214,7 +213,7 @@ def _own_model(about: Mapping[str, Any], threshold: float, classes: npt.NDArray[
     return EstimatorModel(own, classes, threshold, column=int(np.flatnonzero(ordered == classes[1])[0]))
 
 
-def _category(saved: Mapping[str, Any]) -> Category:
+def _category(saved: Unchecked) -> Category:
     codes = [*saved["codes"], saved["missing"], saved["unknown"]]
     require(all(type(code) is int and code >= NONE for code in codes), "a category has no code")
     own = texts(saved["texts"])

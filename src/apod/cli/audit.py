@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from apod.audit import Audit, Estimate
     from apod.audit.table import AuditTable
     from apod.evidence.reevaluation import Reevaluation
+    from apod.report.facts import AuditFacts, ReevaluatedFacts
 
 
 def audit(
@@ -90,10 +91,9 @@ def audit(
         _draw(found, draw, out, as_json, group)
         return
     audited = found.audit()
-    facts = audit_facts(found, audited, within)
-    again = None if against is None else _against(against, facts)
-    if again is not None:
-        facts["against"] = again.to_dict()
+    made = audit_facts(found, audited, within)
+    again = None if against is None else _against(against, made)
+    facts: AuditFacts | ReevaluatedFacts = made if again is None else {**made, "against": again.to_dict()}
     _write(facts, report, result)
     if as_json:
         echo_json(facts)
@@ -103,7 +103,7 @@ def audit(
         echo(line)
 
 
-def _against(place: Path, facts: dict[str, Any]) -> Reevaluation:
+def _against(place: Path, facts: AuditFacts) -> Reevaluation:
     from apod.evidence.folder import read_evidence
     from apod.evidence.reevaluation import reevaluate
     from apod.evidence.sources import Stated, evidence_of_audit
@@ -111,7 +111,7 @@ def _against(place: Path, facts: dict[str, Any]) -> Reevaluation:
     return reevaluate(read_evidence(place), evidence_of_audit(facts, Stated(), {}).to_dict())
 
 
-def _write(facts: dict[str, Any], report: Path | None, result: Path | None) -> None:
+def _write(facts: AuditFacts, report: Path | None, result: Path | None) -> None:
     from apod.files import write_private
     from apod.report.audit_page import render_audit
 

@@ -27,6 +27,7 @@ from apod.errors import InputError
 
 if TYPE_CHECKING:
     from apod.campaign import Turn
+    from apod.campaign.json_types import FullStatusJson
 
 
 def list_(
@@ -209,13 +210,17 @@ def status(
     Example: apod status hiring.db --json
     """
     with opened_campaign(url, campaign, files) as opened:
-        found = asdict(opened.status())
-        found["audit"] = latest_audit(opened) if found["by_purpose"].get("audit") else None
-        found |= opened.owner.results.outlook_shown()
-        point = opened.owner.results.operating_point()
-        found["operating_point"] = None if point is None else point.to_json()
-        if annotators:
-            found["by_annotator"] = [asdict(report) for report in opened.owner.annotators()]
+        counts, results = opened.status().to_json(), opened.owner.results
+        point = results.operating_point()
+        found: FullStatusJson = {
+            **counts,
+            "audit": latest_audit(opened) if counts["by_purpose"].get("audit") else None,
+            **results.outlook_shown(),
+            "operating_point": None if point is None else point.to_json(),
+            "by_annotator": [report.to_json() for report in opened.owner.annotators()] if annotators else [],
+        }
+        if not annotators:
+            del found["by_annotator"]
     if as_json:
         echo_json(found)
         return

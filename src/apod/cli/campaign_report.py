@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
 from apod.cli.shared import FILES, JSON, NAME, URL, echo, echo_json, opened_campaign
 
 if TYPE_CHECKING:
+    from apod.audit.json_types import AuditJson
     from apod.campaign import Campaign
+    from apod.campaign.json_types import FullStatusJson, OperatingPointJson
 
 
 CHANGE = "change with it"
 
 
-def latest_audit(opened: Campaign) -> dict[str, Any] | None:
+def latest_audit(opened: Campaign) -> AuditJson | None:
     """The audit of the latest base model; None where the engine has no decisions to audit."""
     from apod.errors import InputError
 
@@ -28,7 +31,7 @@ def latest_audit(opened: Campaign) -> dict[str, Any] | None:
     return None if found is None else found.to_dict()
 
 
-def show_status(found: dict[str, Any]) -> None:
+def show_status(found: FullStatusJson) -> None:
     """Counts, the groups as answers spell them, what more answers would bring, and the audit."""
     from apod.report.charts import outlook_sentence
     from apod.report.sections import expected_sentences
@@ -57,6 +60,7 @@ def show_status(found: dict[str, Any]) -> None:
     echo(f"  groups: {', '.join(found['groups'])}")
     if found["known"]:
         echo(f"  {found['known']} people's groups were handed in; they cost nothing")
+    counts: Mapping[str, object] = found
     for name in (
         "model",
         "cannot_tell",
@@ -68,8 +72,8 @@ def show_status(found: dict[str, Any]) -> None:
         "behind",
         "agreement",
     ):
-        if found[name]:
-            echo(f"  {name.replace('_', ' ')}: {found[name]}")
+        if counts[name]:
+            echo(f"  {name.replace('_', ' ')}: {counts[name]}")
     if found["outlook"]:
         echo(f"  {outlook_sentence(found['outlook'])}")
     point = found["operating_point"]
@@ -81,7 +85,7 @@ def show_status(found: dict[str, Any]) -> None:
         echo(f"  {said}")
 
 
-def point_text(point: dict[str, Any] | None) -> str:
+def point_text(point: OperatingPointJson | None) -> str:
     """At which strength the classifier of these answers decides, and why."""
     if point is None:
         return "operating point: not chosen yet; the classifier chooses it when it is fitted (`apod report`)"
@@ -89,14 +93,15 @@ def point_text(point: dict[str, Any] | None) -> str:
     return f"operating point: {changes}. {point['because']}"
 
 
-def show_audit(found: dict[str, Any], point: dict[str, Any] | None) -> None:
+def show_audit(found: AuditJson, point: OperatingPointJson | None) -> None:
     """What audit answers say of the gap: of the base model, and of the classifier where it was built; and the plan."""
     from apod.report.words import points, signed_points, within
 
     audited = None if point is None else point["audit"]
     views = [("without mitigation", found["predictions"]["before"]["gap"] if audited is None else audited["before"])]
-    if point is not None and audited is not None and "after" in audited:
-        views += [(f"with strength {point['strength']:.3g}", audited["after"]), (CHANGE, audited["change"])]
+    change = None if audited is None else audited["change"]
+    if point is not None and audited is not None and "after" in audited and change is not None:
+        views += [(f"with strength {point['strength']:.3g}", audited["after"]), (CHANGE, change)]
     for name, gap in views:
         said = within(gap, signed_points if name == CHANGE else points)
         echo(f"  gap {name}, by {found['answers']['drawn']} audit answers: {said} points")

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
 from apod.cli.shared import FILES, JSON, NAME, echo, echo_json, opened_campaign
 from apod.errors import InputError
+from apod.files import Unchecked
 
 if TYPE_CHECKING:
     from apod.campaign import Campaign
@@ -115,7 +116,7 @@ def _missing_in_log(opened: Campaign, stored: Folder) -> list[str]:
     return problems if stored.manifest in noted else [*problems, "manifest.json: its hash does not stand in the log"]
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> Unchecked:
     try:
         found = json.loads(path.read_bytes())
     except (OSError, ValueError):

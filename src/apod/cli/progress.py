@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -14,9 +13,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from apod.cli.progress_lines import ProgressLines, plain, show_line
-from apod.fairness.metrics import RATE_WORDS
+from apod.fairness.metrics import RATE_WORDS, GroupRatesJson
 from apod.fairness.notions import find_notion
 from apod.report.charts import expected_so_far, outlook_sentence
+from apod.report.result import Answer, Compared, CurvePoint, Reason, Result, Round, Tested
 from apod.report.sections import chosen_text, estimate_section, is_corrected, model_text
 from apod.report.words import judge, percent, percent_span, points, signed_points
 from apod.run import Listener
@@ -73,14 +73,13 @@ class TerminalListener(Listener):
         self.lines.update(done, total, text)
         self._progress.update(self._body, completed=done, total=total, description=printable(text))
 
-    def round(self, entry: dict[str, Any], answers: list[dict[str, Any]], budget: int) -> None:
+    def round(self, entry: Round, answers: list[Answer], budget: int) -> None:
         """Show the round: who was asked and the curve so far; to a person who answers, only how many are left."""
         if self._quiet:
             self._print(f"{entry['answered']} of {budget} answers")
             return
         self.lines.update(entry["answered"], budget)
-        reason = answers[-1]["reason"] if answers else {}
-        asked = ", ".join(printable(reason[key]) for key in ("group", "label") if reason.get(key) is not None)
+        asked = _about(answers[-1]["reason"]) if answers else ""
         if not self._show_live:
             self._print(
                 f"round {entry['round']:>3}  answers {entry['answered']:>3}/{budget}  asked about {asked:<28}"
@@ -92,21 +91,20 @@ class TerminalListener(Listener):
         )
         self._live.update(Group(self._progress, _curve_table(entry)))
 
-    def summary(self, result: dict[str, Any], report: Path) -> None:
+    def summary(self, result: Result, report: Path) -> None:
         """Before and after, per group, and where the report is."""
         before, after, corrects = result["vanilla"], result["selected"], is_corrected(result)
         kept = f"{'corrected, ' if corrects else 'with '}strength {after['strength']:.3g}"
         without = "base model" if corrects else "without mitigation"
         columns = ("test part", without, kept if after["strength"] or not corrects else "base model, kept")
         table = Table(*columns, title=plain(result["dataset"]))
-        for name, title, show in (
-            ("accuracy", "accuracy", percent),
-            ("balanced_accuracy", "balanced accuracy", percent),
-            ("gap", f"gap {find_notion(result['notion']).words.gap} in points, lower is fairer", points),
-            ("eop", "EOP, a ratio, 1 is fair", _show),
-            ("delta_eo", "Delta-EO in points, 0 is fair", signed_points),
-        ):
-            table.add_row(title, show(before[name]), show(after[name]))
+        gap = f"gap {find_notion(result['notion']).words.gap} in points, lower is fairer"
+        table.add_row("accuracy", percent(before["accuracy"]), percent(after["accuracy"]))
+        balanced = [percent(point["balanced_accuracy"]) for point in (before, after)]
+        table.add_row("balanced accuracy", *balanced)
+        table.add_row(gap, points(before["gap"]), points(after["gap"]))
+        table.add_row("EOP, a ratio, 1 is fair", _show(before["eop"]), _show(after["eop"]))
+        table.add_row("Delta-EO in points, 0 is fair", *(signed_points(one["delta_eo"]) for one in (before, after)))
         for group in result["group_names"]:
             for rate in find_notion(result["notion"]).rates:
                 values = [percent(point["groups"][group][rate]) for point in (before, after)]
@@ -122,19 +120,19 @@ class TerminalListener(Listener):
             self._print(f"note: {note}")
         for sentence in _told(result):
             self._print(sentence)
-        if after["strength"] > 0 and None not in (before["gap"], after["gap"]) and after["gap"] >= before["gap"]:
+        if after["strength"] > 0 and _not_smaller(before["gap"], after["gap"]):
             self._print("The gap did not shrink.", "yellow")
         for caution in judge(result).cautions:
             self._print(f"{caution.title}. {caution.text}", "yellow")
-        if result.get("compared"):
+        if "compared" in result:
             self._print(_beside(result["compared"]))
-        if result.get("classifier"):
+        if result["classifier"]:
             guesses = " (confidential: it guesses people's groups)" if result["correction"] is not None else ""
             self._print(f"classifier: {report.parent / result['classifier']}{guesses}")
         self._print(f"report: {report}")
 
 
-def _beside(other: dict[str, Any]) -> str:
+def _beside(other: Compared) -> str:
     """What another preset did on the same people."""
     before, after = (
         f"accuracy {percent(one['accuracy'])} (balanced {percent(one['balanced_accuracy'])}), gap {points(one['gap'])}"
@@ -143,16 +141,25 @@ def _beside(other: dict[str, Any]) -> str:
     return f"The same people with --preset {other['preset']}: {before} points without mitigation; {after} selected."
 
 
-def _told(result: dict[str, Any]) -> list[str]:
+def _about(reason: Reason) -> str:
+    """The group and the label that somebody was chosen for, where the rule looked at them."""
+    return ", ".join(printable(name) for name in (reason.get("group"), reason.get("label")) if name is not None)
+
+
+def _not_smaller(before: float | None, after: float | None) -> bool:
+    return before is not None and after is not None and after >= before
+
+
+def _told(result: Result) -> list[str]:
     """What was chosen and why, and what the answers alone say."""
     if not is_corrected(result):
-        ahead = [] if result["outlook"] is None else [outlook_sentence(result["outlook"])]
+        ahead = [outlook_sentence(result["outlook"])] if isinstance(result["outlook"], list) else []
         return ahead + ([result["selected_because"]] if result["selected_because"] else [])
     estimate = estimate_section(result)
     return [model_text(result), *chosen_text(result), *([] if estimate is None else estimate["text"])]
 
 
-def _curve_table(entry: dict[str, Any]) -> Table:
+def _curve_table(entry: Round) -> Table:
     columns = ("strength", "accuracy", "gap, points", "EOP", "Delta-EO, points")
     table = Table(*columns, title=f"round {entry['round']}, test part")
     for point in entry["curve"]:
@@ -161,20 +168,19 @@ def _curve_table(entry: dict[str, Any]) -> Table:
     return table
 
 
-def _leading(entry: dict[str, Any]) -> str:
+def _leading(entry: Round) -> str:
     """What would be chosen now, by the posterior or else by the validation score; said right behind the base model,
     which may be the one."""
     choice = entry["choice"]
     if choice is not None and choice["strength"] == 0:
         return "it would be kept"
     if choice is not None:
-        best = {"strength": choice["strength"], **choice["test"]}
-    else:
-        best = max(entry["curve"][1:], key=lambda point: point["validation_score"] or 0.0)
+        return f"strength {choice['strength']:.2g} would be chosen: {_point(choice['test'])}"
+    best = max(entry["curve"][1:], key=lambda point: point["validation_score"] or 0.0)
     return f"strength {best['strength']:.2g} would be chosen: {_point(best)}"
 
 
-def _ahead(entry: dict[str, Any]) -> str:
+def _ahead(entry: Round) -> str:
     """What the answers alone say of the gap: of the base model, or of the head that would be chosen."""
     choice, estimate = entry["choice"], entry["estimate"]
     if estimate is not None:
@@ -185,11 +191,11 @@ def _ahead(entry: dict[str, Any]) -> str:
     return f"; gap to expect {points(now['gap'])} points, at the end {points(choice['outlook']['gap'])}"
 
 
-def _point(point: dict[str, Any]) -> str:
+def _point(point: Tested | CurvePoint) -> str:
     return f"accuracy {percent(point['accuracy'])}, gap {points(point['gap'])} points"
 
 
-def _of(group: dict[str, Any], rate: str) -> str:
+def _of(group: GroupRatesJson, rate: str) -> str:
     """On how many people a rate rests."""
     positives = group["n_positive"]
     people = {"tpr": positives, "fpr": group["n"] - positives}.get(rate, group["n"])

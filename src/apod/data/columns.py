@@ -17,7 +17,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 import pandas as pd
@@ -208,10 +208,17 @@ def _column(name: str, column: pd.Series[Any], text: Text | None, decimal: Decim
     return _used(name, kind, values, [f"Column {name!r} {note}." for note in notes])
 
 
+class Counted(TypedDict):
+    """How many values a column lacks, and how many different ones it has."""
+
+    missing: int
+    distinct: int
+
+
 def _used(name: str, kind: Kind, values: pd.Series[Any], notes: list[str]) -> TableColumn:
     """The column as a feature, or left out: constant, or an identifier."""
     missing, distinct = int(values.isna().sum()), int(values.nunique())
-    facts: dict[str, Any] = {"missing": missing, "distinct": distinct}
+    facts: Counted = {"missing": missing, "distinct": distinct}
     if distinct + (missing > 0) == 1:
         return TableColumn(
             name, "constant", notes=(f"Column {name!r} is the same in every row: not a feature.",), **facts

@@ -12,6 +12,7 @@ import pandas as pd
 
 from apod.data.dataset import IntArray, as_frame, category_codes, is_number
 from apod.errors import CheckpointError, InputError
+from apod.files import Unchecked
 
 MISSING = "missing"
 """Category of a cell without a value. A category that is spelled like this is taken for the same."""
@@ -149,7 +150,7 @@ class TableEncoder:
         """`fit(X)`, then `transform(X)`."""
         return self.fit(X).transform(X)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """All that was learned, as plain data that JSON holds without loss."""
         columns = [
             {"name": c.name, "mean": c.mean, "scale": c.scale, "fill": c.fill, "flags_missing": c.flags_missing}
@@ -161,7 +162,7 @@ class TableEncoder:
         return {"format": FORMAT, "max_categories": self.max_categories, "columns": columns}
 
     @classmethod
-    def from_dict(cls, saved: Mapping[str, Any]) -> Self:
+    def from_dict(cls, saved: Unchecked) -> Self:
         """The encoder that `to_dict` described."""
         if saved.get("format") not in READABLE:
             raise CheckpointError(f"A saved encoder of format {saved.get('format')!r} cannot be read: need {FORMAT}.")
@@ -216,7 +217,7 @@ def check_numbers(X: Any, rows: IntArray, gaps: bool = True) -> None:
             _fitted(name, _numbers(name, column, gaps)[rows], gaps).encode(column)
 
 
-def _column_from(entry: Mapping[str, Any]) -> NumberColumn | CategoryColumn:
+def _column_from(entry: Unchecked) -> NumberColumn | CategoryColumn:
     if "categories" in entry:
         return CategoryColumn(str(entry["name"]), tuple(str(c) for c in entry["categories"]))
     fill, read_as = entry.get("fill"), entry.get("read_as", "number")

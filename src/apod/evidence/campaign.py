@@ -23,6 +23,7 @@ from apod.evidence.sources import (
 )
 from apod.files import digest
 from apod.report.campaign_facts import campaign_facts
+from apod.report.facts import CampaignFacts
 
 if TYPE_CHECKING:
     from apod.campaign import Campaign
@@ -90,7 +91,7 @@ def criteria(log: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
-def _scope(facts: Mapping[str, Any], stated: Stated) -> Scope:
+def _scope(facts: CampaignFacts, stated: Stated) -> Scope:
     strength = facts["strength"]
     done = "none: too few answers" if strength is None else f"strength {strength:.3g}" if strength else "none"
     return Scope(
@@ -98,7 +99,7 @@ def _scope(facts: Mapping[str, Any], stated: Stated) -> Scope:
         dataset=facts["campaign"],
         rows=facts["rows"],
         part=f"{facts['held_out']} people held out at random, who train nothing",
-        label_names=tuple(facts["label_names"]),
+        label_names=(facts["label_names"][0], facts["label_names"][1]),
         base_rate=facts["data"]["base_rate"],
         features=tuple(facts["data"]["features"]),
         model=facts["status"]["model"] or "not fitted yet",
@@ -108,13 +109,12 @@ def _scope(facts: Mapping[str, Any], stated: Stated) -> Scope:
     )
 
 
-def _provenance(facts: Mapping[str, Any]) -> Provenance:
+def _provenance(facts: CampaignFacts) -> Provenance:
     status = facts["status"]
     kinds = status["by_kind"]
-    names = {"cannot_tell": "cannot tell", "declined": "refused", "skipped": "skipped", "known": "handed in"}
     counts: dict[str, int | None] = {"asked about": status["questions"], "answered": status["standing"]}
-    counts |= {shown: status[name] for name, shown in names.items()}
-    counts |= {"erased": status["erased"], "annotators": status["annotators"]}
+    counts |= {"cannot tell": status["cannot_tell"], "refused": status["declined"], "skipped": status["skipped"]}
+    counts |= {"handed in": status["known"], "erased": status["erased"], "annotators": status["annotators"]}
     counts |= {f"answers, {kind.replace('_', '-')}": count for kind, count in kinds.items()}
     kind = ", ".join(one.replace("_", "-") for one in kinds) or facts["settings"]["kind"].replace("_", "-")
     basis = facts["settings"]["legal_basis"]
@@ -124,7 +124,7 @@ def _provenance(facts: Mapping[str, Any]) -> Provenance:
 
 
 def _access(
-    campaign: Campaign, facts: Mapping[str, Any], log: Sequence[Mapping[str, Any]], keep_until: str | None
+    campaign: Campaign, facts: CampaignFacts, log: Sequence[Mapping[str, Any]], keep_until: str | None
 ) -> Access:
     shown = ", ".join(facts["settings"]["shown"]) or "none"
     links = Counter(entry.role for entry in campaign.owner.access.entries())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -11,22 +11,21 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from apod.data.cells import write_cells
 from apod.fairness.criterion import CRITERION_METRICS
 from apod.fairness.notions import find_notion
+from apod.files import Unchecked
 from apod.report.words import UNDEFINED, count, defined, label_name, percent, points, signed_points
-
-Facts = Mapping[str, Any]
 
 KINDS = ("measured", "inferred")
 RATES = {"selection_rate": "Selection rate", "impact_ratio": "Impact ratio", "tpr": "TPR", "fpr": "FPR"}
 SUPPRESSED = "< 5"
 
 
-def documents(evidence: Facts) -> dict[str, bytes]:
+def documents(evidence: Unchecked) -> dict[str, bytes]:
     """Every readable file by its name."""
     made = {"evidence.html": _filled("evidence.html", evidence), "model-card.md": _filled("model_card.md", evidence)}
     return {name: text.encode() for name, text in made.items()} | tables(evidence)
 
 
-def tables(evidence: Facts) -> dict[str, bytes]:
+def tables(evidence: Unchecked) -> dict[str, bytes]:
     """The numbers as CSV, one file per kind of table; what is left out or unknown is an empty cell."""
     ends = ["value", "low", "high", "suppressed"]
     return {
@@ -41,7 +40,7 @@ def tables(evidence: Facts) -> dict[str, bytes]:
     }
 
 
-def _decided(evidence: Facts) -> Iterator[tuple[str, str, str, Facts]]:
+def _decided(evidence: Unchecked) -> Iterator[tuple[str, str, str, Unchecked]]:
     """(attribute, measured or inferred, before or after, what is known of these decisions)."""
     for name, attribute in evidence["attributes"].items():
         for kind in KINDS:
@@ -51,36 +50,36 @@ def _decided(evidence: Facts) -> Iterator[tuple[str, str, str, Facts]]:
                     yield name, kind, when, found
 
 
-def _ends(found: Facts) -> list[Any]:
+def _ends(found: Unchecked) -> list[Any]:
     return [found["value"], found["low"], found["high"], "yes" if found["suppressed"] else "no"]
 
 
-def _rates(evidence: Facts) -> Iterator[list[Any]]:
+def _rates(evidence: Unchecked) -> Iterator[list[Any]]:
     for name, kind, when, found in _decided(evidence):
         for group, rates in found["groups"].items():
             for rate in ("people", *RATES):
                 yield [name, kind, when, group, rate, *_ends(rates[rate])]
 
 
-def _metrics(evidence: Facts) -> Iterator[list[Any]]:
+def _metrics(evidence: Unchecked) -> Iterator[list[Any]]:
     for name, kind, when, found in _decided(evidence):
         for metric, value in found["metrics"].items():
             yield [name, kind, when, metric, *_ends(value)]
 
 
-def _bounds(evidence: Facts) -> Iterator[list[Any]]:
+def _bounds(evidence: Unchecked) -> Iterator[list[Any]]:
     for name, kind, when, found in _decided(evidence):
         yield [name, kind, when, found["bounds"]["low"], found["bounds"]["high"]]
 
 
-def _changes(evidence: Facts) -> Iterator[list[Any]]:
+def _changes(evidence: Unchecked) -> Iterator[list[Any]]:
     for name, attribute in evidence["attributes"].items():
         found = attribute["changes"] or {"groups": {}, "rounded": False}
         for group, moved in found["groups"].items():
             yield [name, group, moved["to_positive"], moved["to_negative"], "yes" if found["rounded"] else "no"]
 
 
-def _ll144(evidence: Facts) -> Iterator[list[Any]]:
+def _ll144(evidence: Unchecked) -> Iterator[list[Any]]:
     for name, attribute in evidence["attributes"].items():
         table = attribute["ll144"]
         for row in table["rows"] if table else ():
@@ -91,7 +90,7 @@ def _ll144(evidence: Facts) -> Iterator[list[Any]]:
             yield [name, "unknown, in no rate", table["unknown"], None, None, None, "no"]
 
 
-def _filled(template: str, evidence: Facts) -> str:
+def _filled(template: str, evidence: Unchecked) -> str:
     environment = Environment(
         loader=PackageLoader("apod.evidence", ""),
         autoescape=template.endswith(".html"),
@@ -125,7 +124,7 @@ def _markdown(value: object) -> object:
     return re.sub(r"([\\|`<\[\]])", r"\\\1", plain)
 
 
-def cell(found: Facts, show: str) -> tuple[str, str]:
+def cell(found: Unchecked, show: str) -> tuple[str, str]:
     """A number and its interval as text, by the way it is shown; a dash where it is unknown."""
     if found["suppressed"]:
         return SUPPRESSED, "left out"
@@ -142,11 +141,11 @@ def _ratio(value: float | None) -> str:
     return UNDEFINED if value is None else f"{value:.2f}"
 
 
-def _line(found: Facts, show: str) -> str:
+def _line(found: Unchecked, show: str) -> str:
     """The same on one line."""
     text, below = cell(found, show)
     return f"{text} ({below})" if below else text
 
 
-def _gap_explained(attribute: Facts) -> str:
+def _gap_explained(attribute: Unchecked) -> str:
     return find_notion(attribute["notion"]).words.explain(len(attribute["groups"]))

@@ -7,12 +7,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from apod.errors import InputError
 from apod.evidence.documents import documents
 from apod.evidence.sections import SCHEMA_VERSION, Evidence, check_version
-from apod.files import write_private
+from apod.files import Unchecked, write_private
 
 EVIDENCE, MANIFEST = "evidence.json", "manifest.json"
 
@@ -52,7 +51,7 @@ def write_evidence(evidence: Evidence, folder: Path) -> str:
     return sha256(manifest)
 
 
-def encoded(facts: Mapping[str, Any]) -> bytes:
+def encoded(facts: Mapping[str, object]) -> bytes:
     """JSON as evidence has it."""
     return (json.dumps(facts, indent=1, allow_nan=False, ensure_ascii=False) + "\n").encode()
 
@@ -61,7 +60,7 @@ def encoded(facts: Mapping[str, Any]) -> bytes:
 class Folder:
     """What was found in a folder of evidence."""
 
-    evidence: dict[str, Any]
+    evidence: Unchecked
     files: Mapping[str, bytes]
     manifest: str  # its hash
     problems: tuple[str, ...]  # files that are not as the manifest says
@@ -90,7 +89,7 @@ def read_folder(folder: Path) -> Folder:
     return Folder(evidence, files, sha256(manifest_bytes), tuple(problems))
 
 
-def read_evidence(place: Path) -> dict[str, Any]:
+def read_evidence(place: Path) -> Unchecked:
     """The evidence of a folder, or of its evidence.json alone."""
     path = place / EVIDENCE if place.is_dir() else place
     if not path.is_file():
@@ -108,7 +107,7 @@ def _bytes(folder: Path, name: str) -> bytes:
         raise InputError(f"{folder} {whole}: take a whole copy of it.") from None
 
 
-def _json(data: bytes, path: Path) -> dict[str, Any]:
+def _json(data: bytes, path: Path) -> Unchecked:
     try:
         found = json.loads(data)
     except ValueError:

@@ -24,7 +24,7 @@ class Moved:
     high: float | None
     beyond_chance: bool | None  # None: not known
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """For JSON."""
         return asdict(self)
 
@@ -39,7 +39,7 @@ class Reevaluation:
     due: str
     moved: tuple[Moved, ...]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """For JSON."""
         return {**asdict(self), "moved": [one.to_dict() for one in self.moved]}
 

@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from apod.audit.json_types import BoundsJson
 from apod.errors import InputError
+from apod.files import Unchecked
 from apod.text import plain
 
 SCHEMA_VERSION = 1
@@ -48,7 +50,7 @@ class Decisions:
 
     groups: Mapping[str, GroupRates]
     metrics: Mapping[str, Estimated]  # gap, accuracy, ...: `fairness.criterion.CRITERION_METRICS`
-    bounds: Mapping[str, float | None]  # low, high: worst and best case of the gap consistent with the data
+    bounds: BoundsJson  # low, high: worst and best case of the gap consistent with the data
     bounds_are: str  # what they rest on
 
 
@@ -147,7 +149,7 @@ class Verdict:
     fixed_at: str | None
     answers_then: int | None  # given before it was fixed; 0 for one that was fixed beforehand
     reason: str | None  # why it replaced an earlier one
-    history: tuple[Mapping[str, Any], ...]  # earlier criteria, with the reason for each
+    history: tuple[Unchecked, ...]  # earlier criteria, with the reason for each
     measured: str  # met, not met, not decided, not measured
     measured_number: Estimated
     inferred: str
@@ -172,7 +174,7 @@ class Access:
     roles: Mapping[str, str]
     keep_until: str | None
     retention: str
-    deletions: tuple[Mapping[str, Any], ...]
+    deletions: tuple[Mapping[str, object], ...]
 
 
 @dataclass(frozen=True)
@@ -202,7 +204,7 @@ class Evidence:
         return found
 
 
-def findings_of(stored: Mapping[str, Any]) -> Findings:
+def findings_of(stored: Unchecked) -> Findings:
     """Findings as they were written."""
     after = stored["after"]
     return Findings(
@@ -213,7 +215,7 @@ def findings_of(stored: Mapping[str, Any]) -> Findings:
     )
 
 
-def _decisions_of(stored: Mapping[str, Any]) -> Decisions:
+def _decisions_of(stored: Unchecked) -> Decisions:
     numbers = ("people", "selection_rate", "tpr", "fpr", "impact_ratio")
     groups = {
         name: GroupRates(**{**one, **{number: Estimated(**one[number]) for number in numbers}})
@@ -223,7 +225,7 @@ def _decisions_of(stored: Mapping[str, Any]) -> Decisions:
     return Decisions(groups, metrics, stored["bounds"], stored["bounds_are"])
 
 
-def check_version(evidence: Mapping[str, Any], where: str) -> None:
+def check_version(evidence: Unchecked, where: str) -> None:
     """InputError where this is no evidence, or that of another version."""
     version = evidence.get("schema_version")
     if "attributes" not in evidence:

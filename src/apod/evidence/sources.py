@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from apod import __version__
 from apod.errors import InputError
@@ -25,9 +24,7 @@ from apod.evidence.sections import (
     Verdict,
 )
 from apod.fairness.criterion import outcome, parse_criterion
-from apod.files import digest
-
-Facts = Mapping[str, Any]
+from apod.files import Unchecked, digest
 
 NOT_STATED = "not stated"
 TO_EVERYBODY = "answers drawn at random; nothing is assumed of guesses and of people who gave no answer; 95 %"
@@ -51,7 +48,7 @@ class Stated:
     decided_by: str = NOT_STATED
 
 
-def evidence_of_run(result: Facts, stated: Stated, files: Mapping[str, str]) -> Evidence:
+def evidence_of_run(result: Unchecked, stated: Stated, files: Mapping[str, str]) -> Evidence:
     """From result.json; `files` are the hashes of the run's files by name."""
     if "vanilla" not in result:
         raise InputError("This run has not ended yet: finish it with --resume, then write its evidence.")
@@ -118,7 +115,7 @@ def evidence_of_run(result: Facts, stated: Stated, files: Mapping[str, str]) -> 
     )
 
 
-def evidence_of_audit(facts: Facts, stated: Stated, files: Mapping[str, str]) -> Evidence:
+def evidence_of_audit(facts: Unchecked, stated: Stated, files: Mapping[str, str]) -> Evidence:
     """From what `apod audit --result` writes."""
     if "joint_counts" not in facts:
         raise InputError("This audit was written before evidence could be: audit again with this version.")
@@ -181,7 +178,7 @@ def evidence_of_audit(facts: Facts, stated: Stated, files: Mapping[str, str]) ->
     )
 
 
-def verdict(fixed: Sequence[Facts], measured: Findings | None, inferred: Findings | None) -> Verdict:
+def verdict(fixed: Sequence[Unchecked], measured: Findings | None, inferred: Findings | None) -> Verdict:
     """Whether the last criterion fixed is met, by what is measured and by what is inferred."""
     nothing = Estimated(None)
     if not fixed:
@@ -222,7 +219,7 @@ def _number(found: Findings | None, metric: str) -> Estimated:
     return (found.after or found.before).metrics.get(metric, Estimated(None))
 
 
-def from_audit(audit: Facts, basis: str) -> Findings:
+def from_audit(audit: Unchecked, basis: str) -> Findings:
     """What an audit infers, as `apod audit --json` has it."""
     names = list(audit["predictions"])
     after = names[-1] if len(names) > 1 else None
@@ -238,7 +235,7 @@ def from_audit(audit: Facts, basis: str) -> Findings:
     )
 
 
-def _inferred(view: Facts, audit: Facts) -> Decisions:
+def _inferred(view: Unchecked, audit: Unchecked) -> Decisions:
     people = audit["people"]
     groups = {}
     for name, found in view["groups"].items():
@@ -258,7 +255,7 @@ def _inferred(view: Facts, audit: Facts) -> Decisions:
     return Decisions(groups, metrics, view["bounds"], TO_EVERYBODY)
 
 
-def _unsigned(found: Facts) -> Estimated:
+def _unsigned(found: Unchecked) -> Estimated:
     """The size of a signed difference."""
     value, low, high = found["value"], found["low"], found["high"]
     if low is None or high is None:
@@ -267,7 +264,7 @@ def _unsigned(found: Facts) -> Estimated:
     return Estimated(None if value is None else abs(value), least, max(abs(low), abs(high)))
 
 
-def _expected(result: Facts) -> Findings | None:
+def _expected(result: Unchecked) -> Findings | None:
     """The gaps that the answers of a corrected model lead to expect; rates per group are not inferred there."""
     estimate = result.get("estimate")
     if estimate is None:
@@ -287,7 +284,7 @@ def _expected(result: Facts) -> Findings | None:
     )
 
 
-def guesses(audit: Facts) -> dict[str, float | None]:
+def guesses(audit: Unchecked) -> dict[str, float | None]:
     """What proxies alone say of the gap before and after."""
     views = list(audit["predictions"].values())
     return {"base": views[0]["by_proxies"], "selected": views[-1]["by_proxies"]}
@@ -314,7 +311,7 @@ def _points(value: float) -> str:
     return f"{100 * value:.1f}"
 
 
-def _threshold(result: Facts) -> str:
+def _threshold(result: Unchecked) -> str:
     if result["model"] is None:
         return "one half, of the head's probability"
     named = result["settings"].get("threshold")
@@ -322,13 +319,13 @@ def _threshold(result: Facts) -> str:
     return f"{result['model']['threshold']:g} ({whose})"
 
 
-def _mitigation(result: Facts) -> str:
+def _mitigation(result: Unchecked) -> str:
     strength = result["selected"]["strength"]
     done = f"strength {strength:.3g}" if strength else "none: the model is kept as it is"
     return f"{done}. {result['selected_because'] or ''}".strip()
 
 
-def _run_provenance(result: Facts) -> Provenance:
+def _run_provenance(result: Unchecked) -> Provenance:
     told = result["answers"]
     silent = sum(answer["group"] is None for answer in told)
     counts = {
@@ -345,7 +342,7 @@ def _run_provenance(result: Facts) -> Provenance:
     return Provenance("records", counts, None, said)
 
 
-def _audit_provenance(facts: Facts) -> Provenance:
+def _audit_provenance(facts: Unchecked) -> Provenance:
     answers = facts["answers"]
     counts = {
         "asked about": answers["drawn"] + answers["silent"],
@@ -359,7 +356,7 @@ def _audit_provenance(facts: Facts) -> Provenance:
     return Provenance("records", counts, None, said)
 
 
-def _run_access(result: Facts) -> Access:
+def _run_access(result: Unchecked) -> Access:
     roles = {
         "program": f"read {len(result['answers'])} people's groups to train, each when it was asked for; recorded "
         "groups of the test part to report on",

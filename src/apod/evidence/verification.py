@@ -17,9 +17,8 @@ from apod.evidence.measured import change, changed, decisions, joint_table, leve
 from apod.evidence.sections import Evidence, findings_of
 from apod.evidence.sources import verdict
 from apod.fairness.notions import find_notion
+from apod.files import Unchecked
 from apod.text import plain
-
-Facts = Mapping[str, Any]
 
 FREE = ("made_at", "apod_version", "reevaluate_by", "fingerprints.log head")
 """What another computation of the same numbers may say differently; a log that grew must contain the head."""
@@ -40,7 +39,7 @@ class Verification:
         """Whether nothing differs."""
         return not self.problems
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """For JSON."""
         return {"ok": self.ok, **asdict(self)}
 
@@ -94,7 +93,7 @@ def _documents(folder: Folder) -> list[str]:
     ]
 
 
-def _from_json(evidence: Facts) -> tuple[list[str], int, list[str]]:
+def _from_json(evidence: Unchecked) -> tuple[list[str], int, list[str]]:
     """What differs from what the JSON's own counts give, how many numbers were compared, and what stays open."""
     problems: list[str] = []
     count, unknown = 0, []
@@ -117,7 +116,7 @@ def _from_json(evidence: Facts) -> tuple[list[str], int, list[str]]:
     return problems, count, unknown
 
 
-def _measured(evidence: Facts, stored: Facts) -> tuple[dict[str, Any], bool]:
+def _measured(evidence: Unchecked, stored: Unchecked) -> tuple[dict[str, Any], bool]:
     """The measured parts of an attribute from its counts, and whether some cells are left out."""
     if stored["measured"] is None:
         return {}, False
@@ -141,7 +140,7 @@ def _measured(evidence: Facts, stored: Facts) -> tuple[dict[str, Any], bool]:
     return made, any(table is None for table in tables.values())
 
 
-def _table(shown: Facts, names: Sequence[str]) -> npt.NDArray[np.int64] | None:
+def _table(shown: Unchecked, names: Sequence[str]) -> npt.NDArray[np.int64] | None:
     """The counts, where none of them is left out."""
     if any(cells is None for cells in shown.values()):
         return None
@@ -152,7 +151,7 @@ def _dict(found: Any) -> Any:
     return None if found is None else plain(asdict(found))
 
 
-def _fixed(criterion: Facts) -> list[Facts]:
+def _fixed(criterion: Unchecked) -> list[Unchecked]:
     if criterion["text"] is None:
         return []
     return [*criterion["history"], {key: criterion[key] for key in ("text", "fixed_at", "answers_then", "reason")}]

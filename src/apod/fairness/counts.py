@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -94,13 +94,20 @@ def group_counts(y_true: npt.ArrayLike, y_pred: npt.ArrayLike, groups: npt.Array
     return GroupCounts(np.roll(cells.reshape(*batch, n_groups + 1, 2, 2), -1, axis=-3))
 
 
+class JointCounts(TypedDict):
+    """People by label and two decisions in JSON, [label][before][after]."""
+
+    groups: dict[str, list[list[list[int]]]]
+    unknown: list[list[list[int]]]  # without a recorded group
+
+
 def joint_counts(
     y_true: npt.NDArray[Any],
     before: npt.NDArray[Any],
     after: npt.NDArray[Any],
     groups: npt.NDArray[Any],
     group_names: Sequence[str],
-) -> dict[str, Any]:
+) -> JointCounts:
     """People by label and two decisions, nested lists [label][before][after]: per group, and of those without one."""
     code = ((groups + 1) * 2 + y_true) * 4 + 2 * before + after
     count = len(group_names) + 1

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Literal, NotRequired, TypedDict
 
 from apod.errors import InputError
 
@@ -92,6 +92,15 @@ def outcome(criterion: Criterion, value: float | None, low: float | None, high: 
     return "met" if all(ends) else "not decided" if any(ends) else "not met"
 
 
+class CriterionJson(TypedDict):
+    """A criterion and the moment it was fixed in JSON."""
+
+    text: str
+    fixed_at: str
+    answers_then: NotRequired[int]
+    reason: NotRequired[str | None]
+
+
 @dataclass(frozen=True)
 class FixedCriterion:
     """A criterion and the moment it was fixed, with what replaced it where somebody changed it."""
@@ -101,6 +110,11 @@ class FixedCriterion:
     answers_then: int = 0  # given before it was fixed: 0 for one that was fixed beforehand
     reason: str | None = None  # why it replaced an earlier one
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> CriterionJson:
         """For JSON."""
-        return dict(vars(self))
+        return {
+            "text": self.text,
+            "fixed_at": self.fixed_at,
+            "answers_then": self.answers_then,
+            "reason": self.reason,
+        }

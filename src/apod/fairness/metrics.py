@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -31,7 +31,11 @@ from apod.fairness.counts import (
 from apod.fairness.notions import (
     EQUALIZED_ODDS,
     NOTIONS,
+    GroupRatesJson,
+    MetricsJson,
     Notion,
+    RateName,
+    RatesJson,
     count_gap,
     count_rates,
     extremes,
@@ -49,8 +53,12 @@ __all__ = [
     "RATE_WORDS",
     "GroupCounts",
     "GroupRates",
+    "GroupRatesJson",
     "Interval",
     "Metrics",
+    "MetricsJson",
+    "RateName",
+    "RatesJson",
     "UndefinedRateWarning",
     "bootstrap",
     "evaluate",
@@ -70,7 +78,7 @@ class UndefinedRateWarning(UserWarning):
 
 Metric = Callable[[GroupCounts], FloatArray]
 
-RATES: Mapping[str, Notion] = MappingProxyType(
+RATES: Mapping[RateName, Notion] = MappingProxyType(
     {
         "tpr": NOTIONS["true_positive_rate_parity"],
         "fpr": NOTIONS["false_positive_rate_parity"],
@@ -79,11 +87,11 @@ RATES: Mapping[str, Notion] = MappingProxyType(
 )
 """Every rate that is shown per group, with the notion that compares it alone."""
 
-RATE_WORDS: Mapping[str, str] = MappingProxyType({"tpr": "TPR", "fpr": "FPR", "selection_rate": "Selection rate"})
+RATE_WORDS: Mapping[RateName, str] = MappingProxyType({"tpr": "TPR", "fpr": "FPR", "selection_rate": "Selection rate"})
 """These rates as people read them."""
 
 
-def _per_group(name: str) -> Metric:
+def _per_group(name: RateName) -> Metric:
     """(..., g) the rate of every group."""
     return lambda counts: count_rates(RATES[name], counts)[..., 0, 0, :]
 
@@ -194,6 +202,16 @@ class GroupRates:
     n: int
     n_positive: int
 
+    def to_dict(self) -> GroupRatesJson:
+        """Ready for JSON: undefined is None."""
+        return {
+            "tpr": number(self.tpr),
+            "fpr": number(self.fpr),
+            "selection_rate": number(self.selection_rate),
+            "n": self.n,
+            "n_positive": self.n_positive,
+        }
+
 
 @dataclass(frozen=True)
 class Metrics:
@@ -244,14 +262,19 @@ class Metrics:
         grouped = [name for name in RATES if any(math.isnan(getattr(g, name)) for g in self.groups.values())]
         return tuple(name for name in alone + grouped if name != "delta_eo" or len(self.groups) == 2)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> MetricsJson:
         """Ready for JSON: undefined is None; `groups` maps a name to its tpr, fpr, selection_rate, n and n_positive."""
-        numbers = {name: number(getattr(self, name)) for name in METRICS if name not in RATES}
-        groups = {
-            name: {**{key: number(getattr(rates, key)) for key in RATES}, "n": rates.n, "n_positive": rates.n_positive}
-            for name, rates in self.groups.items()
+        return {
+            "accuracy": number(self.accuracy),
+            "balanced_accuracy": number(self.balanced_accuracy),
+            "eop": number(self.eop),
+            "delta_eo": number(self.delta_eo),
+            "gap": number(self.gap),
+            "demographic_parity_difference": number(self.demographic_parity_difference),
+            "equalized_odds_difference": number(self.equalized_odds_difference),
+            "groups": {name: rates.to_dict() for name, rates in self.groups.items()},
+            "excluded": self.excluded,
         }
-        return {**numbers, "groups": groups, "excluded": self.excluded}
 
 
 def evaluate(

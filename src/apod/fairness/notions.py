@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Literal, Protocol, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,38 @@ from apod.fairness.counts import GroupCounts
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
+
+RateName = Literal["tpr", "fpr", "selection_rate"]
+"""The rates that are shown per group."""
+
+
+class RatesJson(TypedDict):
+    """A group's rates in JSON; undefined is null."""
+
+    tpr: float | None
+    fpr: float | None
+    selection_rate: float | None
+
+
+class GroupRatesJson(RatesJson):
+    """A group's rates in JSON, and what they rest on."""
+
+    n: int
+    n_positive: int
+
+
+class MetricsJson(TypedDict):
+    """One classifier on one set of rows in JSON; undefined is null."""
+
+    accuracy: float | None
+    balanced_accuracy: float | None
+    eop: float | None
+    delta_eo: float | None
+    gap: float | None
+    demographic_parity_difference: float | None
+    equalized_odds_difference: float | None
+    groups: dict[str, GroupRatesJson]
+    excluded: int
 
 
 @dataclass(frozen=True)
@@ -59,7 +91,7 @@ class Notion(Protocol):
         ...
 
     @property
-    def rates(self) -> tuple[str, ...]:
+    def rates(self) -> tuple[RateName, ...]:
         """The per-group metrics (`metrics.RATES`) that it compares, where there are two labels."""
         ...
 
@@ -118,7 +150,7 @@ class EqualizedOdds(_RateParity):
         "Highest minus lowest TPR of the groups, plus highest minus lowest FPR",
         "all groups meet the same errors",
     )
-    rates: ClassVar[tuple[str, ...]] = ("tpr", "fpr")
+    rates: ClassVar[tuple[RateName, ...]] = ("tpr", "fpr")
 
     def cells(self, labels: npt.NDArray[Any]) -> BoolArray:
         """(..., n, k) one cell per label."""
@@ -141,7 +173,7 @@ class TruePositiveRateParity(_RateParity):
         "Highest minus lowest TPR of the groups",
         "the positives of all groups are recognised equally often",
     )
-    rates: ClassVar[tuple[str, ...]] = ("tpr",)
+    rates: ClassVar[tuple[RateName, ...]] = ("tpr",)
 
     def cells(self, labels: npt.NDArray[Any]) -> BoolArray:
         """(..., n, k) the positives; with more labels, one cell per label."""
@@ -164,7 +196,7 @@ class FalsePositiveRateParity(_RateParity):
         "Highest minus lowest FPR of the groups",
         "the negatives of all groups are called positive equally often",
     )
-    rates: ClassVar[tuple[str, ...]] = ("fpr",)
+    rates: ClassVar[tuple[RateName, ...]] = ("fpr",)
 
     def cells(self, labels: npt.NDArray[Any]) -> BoolArray:
         """(..., n, k) the negatives; with more labels, for every label the people of the others."""
@@ -192,7 +224,7 @@ class DemographicParity(_RateParity):
         "Highest minus lowest selection rate of the groups",
         "all groups are called positive equally often",
     )
-    rates: ClassVar[tuple[str, ...]] = ("selection_rate",)
+    rates: ClassVar[tuple[RateName, ...]] = ("selection_rate",)
 
     def cells(self, labels: npt.NDArray[Any]) -> BoolArray:
         """(..., n, 1) everybody."""

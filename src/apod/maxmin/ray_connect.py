@@ -78,7 +78,7 @@ class _NoFolders(list[str]):
         """Take none of them."""
 
 
-def _starting(address: str) -> dict[str, Any]:
+def _starting(address: str) -> dict[str, object]:
     config = importlib.import_module("ray.job_config").JobConfig()
     config._py_driver_sys_path = _NoFolders()
     return {"job_config": config} | ({"include_dashboard": False} if address == LOCAL else {})

@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NotRequired, Protocol, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -129,6 +129,23 @@ Source = npt.NDArray[Any] | str | os.PathLike[str]
 """An array, or the .npy file it is in."""
 
 
+class PickJson(TypedDict):
+    """One person to ask about in JSON; an infinite distance is null."""
+
+    row: int
+    distance: float | None
+    id: NotRequired[Any]  # as the file of ids has it
+
+
+class SelectJson(TypedDict):
+    """Whom to ask about in JSON, and what finding out took."""
+
+    picks: list[PickJson]
+    seconds: float
+    loading_seconds: float
+    passes: int
+
+
 @dataclass(frozen=True)
 class SelectResult:
     """Whom to ask about, and what finding out took."""
@@ -139,9 +156,9 @@ class SelectResult:
     passes: int  # over the matrix in all, the loading one included
     ids: tuple[Any, ...] | None = None  # of the picks, where rows have ids
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> SelectJson:
         """For JSON: an infinite distance (nothing was answered yet) is null."""
-        picks: list[dict[str, Any]] = [{"row": pick.row, "distance": number(pick.distance)} for pick in self.picks]
+        picks: list[PickJson] = [{"row": pick.row, "distance": number(pick.distance)} for pick in self.picks]
         for pick, name in zip(picks, self.ids or (), strict=False):
             pick["id"] = name
         return {

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -84,6 +84,9 @@ class Answers:
         return [(group, label) for group in range(n_groups) for label in (0, 1) if (group, label) not in filled]
 
 
+Purpose = Literal["training", "verification", "audit"]
+
+
 @dataclass(frozen=True)
 class Question:
     """One row of the training part to ask about, in one trajectory."""
@@ -91,7 +94,7 @@ class Question:
     trajectory: int
     round: int
     choice: Choice
-    purpose: str = "training"
+    purpose: Purpose = "training"
 
     @property
     def row(self) -> int:

@@ -8,9 +8,9 @@ come bear out what f_a says now.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 from apod.text import number
 
@@ -30,6 +30,23 @@ WITHHELD = (
 """Said wherever a gap to expect would stand, while no posterior covers (`Proxy.covers`)."""
 
 
+class OutlookJson(TypedDict):
+    """The gap to expect after so many answers in JSON; undefined is null."""
+
+    answers: int
+    gap: float | None
+    interval: list[float | None]
+    strength: float | None
+    gain: NotRequired[float | None]  # over the gap to expect now
+
+
+class ConfirmingJson(TypedDict):
+    """How many fresh answers would confirm the leading correction in JSON; null: more than 1,000."""
+
+    confirming_answers: int | None
+    probability: float
+
+
 @dataclass(frozen=True)
 class ExpectedGap:
     """The gap to expect after so many answers, of the head that would be chosen then; NaN where nothing tells."""
@@ -40,16 +57,17 @@ class ExpectedGap:
     high: float
     strength: float
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> OutlookJson:
         """As JSON; undefined is null."""
         gap, low, high = (number(value) for value in (self.gap, self.low, self.high))
         return {"answers": self.answers, "gap": gap, "interval": [low, high], "strength": self.strength}
 
     @classmethod
-    def from_dict(cls, entry: Mapping[str, Any]) -> ExpectedGap:
+    def from_dict(cls, entry: OutlookJson) -> ExpectedGap:
         """From JSON."""
-        gap, low, high = (math.nan if value is None else float(value) for value in (entry["gap"], *entry["interval"]))
-        return cls(int(entry["answers"]), gap, low, high, float(entry["strength"]))
+        values = (entry["gap"], *entry["interval"], entry["strength"])
+        gap, low, high, strength = (math.nan if value is None else float(value) for value in values)
+        return cls(int(entry["answers"]), gap, low, high, strength)
 
 
 def gain(now: ExpectedGap, later: ExpectedGap) -> float | None:

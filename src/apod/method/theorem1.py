@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,30 @@ from apod.text import number
 
 FloatArray = npt.NDArray[np.floating[Any]]
 IntArray = npt.NDArray[np.integer[Any]]
+
+
+class GroupBoundJson(TypedDict):
+    """A group's part in the bound in JSON."""
+
+    n: int
+    mean_loss: float | None
+    delta: float | None
+
+
+class BoundJson(TypedDict):
+    """Every term of Theorem 1 in JSON; undefined and infinite are null."""
+
+    epsilon: float | None
+    L: float | None
+    K_l: float | None
+    K_h: float | None
+    gamma: float
+    sampling_term: float | None
+    covering_term: float | None
+    bound: float | None
+    observed: float | None
+    worst_group: str
+    groups: dict[str, GroupBoundJson]
 
 
 @dataclass(frozen=True)
@@ -53,25 +77,25 @@ class BoundTerms:
     bound: float
     observed: float  # what is bounded: largest minus smallest mean loss
 
-    def to_dict(self, group_names: Sequence[str]) -> dict[str, Any]:
+    def to_dict(self, group_names: Sequence[str]) -> BoundJson:
         """Ready for JSON, groups by name. Whatever is not a finite number (NaN, inf) is None."""
-        groups = {
+        groups: dict[str, GroupBoundJson] = {
             name: {"n": n, "mean_loss": number(loss), "delta": number(delta)}
             for name, n, loss, delta in zip(group_names, self.n, self.mean_loss, self.delta, strict=True)
         }
-        letters = (
-            "epsilon",
-            "L",
-            "K_l",
-            "K_h",
-            "gamma",
-            "sampling_term",
-            "covering_term",
-            "bound",
-            "observed",
-        )
-        numbers = {name: number(getattr(self, name)) for name in letters}
-        return {**numbers, "worst_group": group_names[self.worst_group], "groups": groups}
+        return {
+            "epsilon": number(self.epsilon),
+            "L": number(self.L),
+            "K_l": number(self.K_l),
+            "K_h": number(self.K_h),
+            "gamma": self.gamma,
+            "sampling_term": number(self.sampling_term),
+            "covering_term": number(self.covering_term),
+            "bound": number(self.bound),
+            "observed": number(self.observed),
+            "worst_group": group_names[self.worst_group],
+            "groups": groups,
+        }
 
 
 def lipschitz_constants(weights: Sequence[npt.ArrayLike]) -> tuple[float, float]:

@@ -17,6 +17,7 @@ import pandas as pd
 from apod.data.contents import Content, Inline, Kind
 from apod.data.dataset import Dataset, IntArray
 from apod.errors import InputError
+from apod.files import Unchecked
 from apod.models.embedder import Embedder, EmbedderNames
 from apod.models.embedders import open_picture_embedder, open_text_embedder
 from apod.models.embedding import EmbeddedCells, Progress, embed_content, silent
@@ -159,12 +160,12 @@ def _text_notes(content: Content) -> list[str]:
     ]
 
 
-def packed_contents(made: ContentColumns) -> tuple[list[dict[str, Any]], dict[str, npt.NDArray[Any]]]:
+def packed_contents(made: ContentColumns) -> tuple[list[dict[str, object]], dict[str, npt.NDArray[Any]]]:
     """What embedded columns are made from again, as JSON and arrays: of a picture body its name and fingerprint."""
-    facts, arrays = list[dict[str, Any]](), dict[str, npt.NDArray[Any]]()
+    facts, arrays = list[dict[str, object]](), dict[str, npt.NDArray[Any]]()
     for place, own in enumerate(made.columns):
         embedder = own.embedder
-        about: dict[str, Any] = {"column": own.column, "kind": embedder.kind, "embedder": embedder.name}
+        about: dict[str, object] = {"column": own.column, "kind": embedder.kind, "embedder": embedder.name}
         about |= {"width": embedder.width, "fingerprint": embedder.fingerprint}
         if embedder.size:
             about["size"] = list(embedder.size)
@@ -174,7 +175,7 @@ def packed_contents(made: ContentColumns) -> tuple[list[dict[str, Any]], dict[st
     return facts, arrays
 
 
-def saved_contents(facts: Sequence[Mapping[str, Any]], arrays: Mapping[str, npt.NDArray[Any]]) -> ContentColumns:
+def saved_contents(facts: Sequence[Unchecked], arrays: Mapping[str, npt.NDArray[Any]]) -> ContentColumns:
     """The embedded columns that were packed; InputError where an embedder is not to be had, or is another one now."""
     columns = []
     for place, about in enumerate(facts):

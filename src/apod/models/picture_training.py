@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from apod.errors import CheckpointError, InputError
-from apod.files import digest, only_one, read_arrays, replacing, write_arrays
+from apod.files import Unchecked, digest, only_one, read_arrays, replacing, write_arrays
 from apod.models.body import Clock, FloatArray, Progress, linear_start, nt_xent, shuffled_batches
 from apod.models.resnet import (
     Pictures,
@@ -61,6 +61,14 @@ class ImageSettings:
             raise InputError(f"epochs is {self.epochs}: pass at least {least} (0 only with weights to start from).")
         if self.weights is not None and not self.weights.is_file():
             raise InputError(f"There is no file {str(self.weights)!r} with weights: correct the path.")
+
+
+class TrainingFacts(TypedDict):
+    """What is not a tensor of the state of pre-training."""
+
+    epoch: int
+    history: list[float]
+    steps: int
 
 
 @dataclass(eq=False)
@@ -118,7 +126,7 @@ class Training:
         self.adam.step()
         return float(loss)
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> TrainingFacts:
         """What is not a tensor of the state."""
         first = self.adam.param_groups[0]["params"][0]
         return {"epoch": self.epoch, "history": self.history, "steps": int(self.adam.state[first]["step"])}
@@ -132,7 +140,7 @@ class Training:
             saved[f"mean.{index}"], saved[f"square.{index}"] = moments["exp_avg"], moments["exp_avg_sq"]
         return saved
 
-    def restore(self, saved: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+    def restore(self, saved: Mapping[str, Tensor], facts: Unchecked) -> None:
         """Take over the state that `tensors` and `facts` gave."""
         self.epoch, self.history = int(facts["epoch"]), list(facts["history"])
         with torch.no_grad():

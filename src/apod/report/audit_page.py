@@ -4,33 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
 from apod import __version__
-from apod.fairness.metrics import RATE_WORDS, RATES
+from apod.audit.json_types import AuditedGroupJson, EstimateJson
+from apod.fairness.metrics import RATE_WORDS, RateName
 from apod.report.charts import rate_chart, rate_title
+from apod.report.result import RateIntervals
 from apod.report.run_page import fill
 from apod.report.settings import features_text
-from apod.report.tables import Cell, Table, estimated, notion_of
+from apod.report.tables import DIFFERENCES, Cell, Table, estimated, notion_of
 from apod.report.words import count, label_name, percent, percent_span, plural, points, signed_points, within
 
 if TYPE_CHECKING:
     from apod.audit import Audit
     from apod.audit.table import AuditTable
+    from apod.report.facts import AuditedMetrics, AuditedResult, AuditFacts
 
-Facts = Mapping[str, Any]
 SCHEMA_VERSION = 1
 
 
-def audit_facts(table: AuditTable, found: Audit, within: float) -> dict[str, Any]:
+def audit_facts(table: AuditTable, found: Audit, within: float) -> AuditFacts:
     """An audit with all that a reader needs beside it, ready for JSON."""
     return {
         "schema_version": SCHEMA_VERSION,
         "apod_version": __version__,
         "made_at": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "table": dict(table.described),
+        "table": table.described,
         **found.to_dict(),
         "told": table.told(),
         "joint_counts": table.joint(),
@@ -40,7 +42,7 @@ def audit_facts(table: AuditTable, found: Audit, within: float) -> dict[str, Any
     }
 
 
-def render_audit(facts: Facts) -> str:
+def render_audit(facts: AuditFacts) -> str:
     """One self-contained page from the facts of an audit, as `apod audit --result` writes them."""
     table = facts["table"]
     negative, positive = (label_name(name) for name in table["label_names"])
@@ -64,7 +66,7 @@ def render_audit(facts: Facts) -> str:
     )
 
 
-def _lead(facts: Facts) -> list[str]:
+def _lead(facts: AuditFacts) -> list[str]:
     answers = facts["answers"]
     more = f", and {plural(answers['told'], 'further person', 'further people')} known" if answers["told"] else ""
     said = [f"{plural(answers['drawn'], 'answer')} of people drawn at random{more}, out of {count(facts['people'])}."]
@@ -72,13 +74,12 @@ def _lead(facts: Facts) -> list[str]:
         said.append(f"The gap of {name} is {within(view['gap'])} points.")
     if facts["change"] is not None:
         gap = facts["change"]["gap"]
-        sure = gap["low"] is not None and gap["low"] * gap["high"] > 0
-        found = ("smaller" if gap["high"] < 0 else "larger") if sure else "not known to be another"
+        found = {-1: "smaller", 0: "not known to be another", 1: "larger"}[sign_of(gap)]
         said.append(f"That of {facts['change']['to']} is {found}: {within(gap, signed_points)} points.")
     return said
 
 
-def _cards(facts: Facts) -> list[dict[str, str]]:
+def _cards(facts: AuditFacts) -> list[dict[str, str]]:
     cards = []
     for name, view in facts["predictions"].items():
         gap, ends = view["gap"], percent_span([view["gap"]["low"], view["gap"]["high"]])
@@ -90,25 +91,57 @@ def _cards(facts: Facts) -> list[dict[str, str]]:
     return [*cards, {"what": "Answers", "big": count(drawn), "small": small}]
 
 
-def _charts(facts: Facts) -> list[Markup | None]:
+def _charts(facts: AuditFacts) -> list[Markup | None]:
     """A picture per rate, of all predictions together."""
     first, *more = facts["predictions"]
-    metrics = [_metrics(view["groups"]) for view in facts["predictions"].values()]
-    result = {"group_names": facts["group_names"], "label_names": facts["table"]["label_names"]}
-    result |= {"vanilla": metrics[0], "selected": metrics[1] if more else None}
-    names = (first, more[0] if more else first)
-    return [rate_chart(result, rate, rate_title(result, rate), names) for rate in ("tpr", "fpr")]
-
-
-def _metrics(groups: Facts) -> dict[str, Any]:
-    spans = {
-        name: {rate: [found[rate]["low"], found[rate]["high"]] for rate in RATES} for name, found in groups.items()
+    metrics = [audited_metrics(view["groups"]) for view in facts["predictions"].values()]
+    labels = facts["table"]["label_names"]
+    result: AuditedResult = {
+        "group_names": facts["group_names"],
+        "label_names": labels,
+        "vanilla": metrics[0],
+        "selected": metrics[1] if more else None,
     }
-    values = {name: {rate: found[rate]["value"] for rate in RATES} for name, found in groups.items()}
-    return {"groups": values, "intervals": {"groups": spans}}
+    names = (first, more[0] if more else first)
+    rates: tuple[RateName, ...] = ("tpr", "fpr")
+    return [rate_chart(result, rate, rate_title(labels, rate), names) for rate in rates]
 
 
-def _groups(facts: Facts, name: str) -> Table:
+def audited_metrics(groups: Mapping[str, AuditedGroupJson]) -> AuditedMetrics:
+    """The rates of one set of predictions in the form of a result's, for charts and tables."""
+    intervals: dict[str, RateIntervals] = {
+        name: {"tpr": _ends(own["tpr"]), "fpr": _ends(own["fpr"]), "selection_rate": _ends(own["selection_rate"])}
+        for name, own in groups.items()
+    }
+    return {
+        "groups": {
+            name: {
+                "tpr": own["tpr"]["value"],
+                "fpr": own["fpr"]["value"],
+                "selection_rate": own["selection_rate"]["value"],
+                "people": within(own["people"], count),
+                "n": None,
+                "n_positive": None,
+            }
+            for name, own in groups.items()
+        },
+        "intervals": {"groups": intervals},
+    }
+
+
+def _ends(estimate: EstimateJson) -> list[float | None]:
+    return [estimate["low"], estimate["high"]]
+
+
+def sign_of(estimate: EstimateJson) -> int:
+    """-1 or 1 where the interval leaves no doubt about the sign, else 0."""
+    low, high = estimate["low"], estimate["high"]
+    if low is None or high is None or low * high <= 0:
+        return 0
+    return 1 if low > 0 else -1
+
+
+def _groups(facts: AuditFacts, name: str) -> Table:
     found, rates = facts["predictions"][name]["groups"], notion_of(facts).rates or tuple(RATE_WORDS)
     rows = [
         [Cell(group), estimated(found[group]["people"], count), *(estimated(found[group][r], percent) for r in rates)]
@@ -118,22 +151,23 @@ def _groups(facts: Facts, name: str) -> Table:
     return Table(f"{name}: rates per group, each over its 95% interval", columns, rows)
 
 
-def _differences(facts: Facts) -> Table:
+def _differences(facts: AuditFacts) -> Table:
     names, change = list(facts["predictions"]), facts["change"]
     what = " - ".join(facts["group_names"]) if len(facts["group_names"]) == 2 else "highest - lowest"
     rows = []
-    for title, key, show in (
-        *((f"{RATE_WORDS[rate]}, {what}", f"{rate}_difference", signed_points) for rate in notion_of(facts).rates),
-        ("Gap", "gap", points),
-    ):
-        cells = [estimated(facts["predictions"][name][key], show) for name in names]
+    for rate in notion_of(facts).rates:
+        key = DIFFERENCES[rate]
+        cells = [estimated(facts["predictions"][name][key], signed_points) for name in names]
         cells += [estimated(change[key], signed_points)] if change is not None else []
-        rows.append([Cell(title), *cells])
+        rows.append([Cell(f"{RATE_WORDS[rate]}, {what}"), *cells])
+    gaps = [estimated(facts["predictions"][name]["gap"], points) for name in names]
+    gaps += [estimated(change["gap"], signed_points)] if change is not None else []
+    rows.append([Cell("Gap"), *gaps])
     columns = ["Difference", *names, *(["change"] if change is not None else [])]
     return Table("Signed differences and the gap, in points, each over its 95% interval", columns, rows)
 
 
-def _answers(facts: Facts, positive: str, negative: str) -> Table:
+def _answers(facts: AuditFacts, positive: str, negative: str) -> Table:
     rows = [
         [Cell(group), Cell(count(told["positive"])), Cell(count(told["negative"]))]
         for group, told in facts["told"].items()
@@ -141,7 +175,7 @@ def _answers(facts: Facts, positive: str, negative: str) -> Table:
     return Table("Answers that this rests on", ["Group", positive, negative], rows)
 
 
-def _plan(facts: Facts) -> str:
+def _plan(facts: AuditFacts) -> str:
     said = []
     for entry in facts["plan"]:
         more = entry["more"]
@@ -150,7 +184,7 @@ def _plan(facts: Facts) -> str:
     return f"Further answers to know the differences of {next(iter(facts['predictions']))} within {'; '.join(said)}."
 
 
-def _about(facts: Facts, positive: str) -> Table:
+def _about(facts: AuditFacts, positive: str) -> Table:
     table = facts["table"]
     proxies = features_text(table["features"]) if table["features"] else "none, or probabilities that were given"
     rows = [

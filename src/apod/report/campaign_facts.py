@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,8 +15,18 @@ from apod.campaign.engine import Correcting
 from apod.campaign.pool_rows import part
 from apod.campaign.settings import settings_of
 from apod.errors import InputError
-from apod.fairness.metrics import UndefinedRateWarning, evaluate
+from apod.fairness.metrics import Metrics, UndefinedRateWarning, evaluate
 from apod.files import digest
+from apod.report.facts import (
+    Accuracies,
+    AskedQuestion,
+    AskedReason,
+    CampaignData,
+    CampaignFacts,
+    CampaignRules,
+    Decided,
+    ExpectedByCampaign,
+)
 
 if TYPE_CHECKING:
     from apod.campaign import Campaign
@@ -31,7 +41,7 @@ NOT_RESERVED = (
 NOBODY_YET = "No audit question has been answered yet, so nothing can be said per group."
 
 
-def campaign_facts(campaign: Campaign) -> dict[str, Any]:
+def campaign_facts(campaign: Campaign) -> CampaignFacts:
     """Everything the report of a campaign shows. Fits the classifier of the answers, which takes a moment."""
     materials, rules = campaign.materials, campaign.settings
     campaign.owner.refit()
@@ -79,7 +89,7 @@ def _classifier(campaign: Campaign) -> tuple[APODClassifier | None, str | None, 
     return classifier, missing, [str(one.message) for one in caught if issubclass(one.category, UndefinedRateWarning)]
 
 
-def _expected(campaign: Campaign) -> dict[str, Any]:
+def _expected(campaign: Campaign) -> ExpectedByCampaign:
     """What the latest model is expected to do at its operating point and along its path; None for heads."""
     point, latest = campaign.owner.results.operating_point(), campaign.owner.results.history(1)
     return {
@@ -89,23 +99,24 @@ def _expected(campaign: Campaign) -> dict[str, Any]:
     }
 
 
-def _settings(campaign: Campaign) -> dict[str, Any]:
+def _settings(campaign: Campaign) -> CampaignRules:
     rules = campaign.settings
-    names = (
-        "overlap",
-        "audit_share",
-        "least_gain",
-        "gold_every",
-        "unanswered_costs",
-        "kind",
-        "seed",
-        "guidelines",
-        "legal_basis",
-    )
-    return {name: getattr(rules, name) for name in names} | {"shown": list(rules.show), "engine": dict(rules.engine)}
+    return {
+        "overlap": rules.overlap,
+        "audit_share": rules.audit_share,
+        "least_gain": rules.least_gain,
+        "gold_every": rules.gold_every,
+        "unanswered_costs": rules.unanswered_costs,
+        "kind": rules.kind,
+        "seed": rules.seed,
+        "guidelines": rules.guidelines,
+        "legal_basis": rules.legal_basis,
+        "shown": list(rules.show),
+        "engine": dict(rules.engine),
+    }
 
 
-def _data(campaign: Campaign) -> dict[str, Any]:
+def _data(campaign: Campaign) -> CampaignData:
     """What identifies the table: which columns are features, how common the positive label is, a fingerprint."""
     features, labels = campaign.materials.features(), campaign.materials.labels()
     columns = range(features.shape[1]) if isinstance(features, np.ndarray) else features.columns
@@ -117,7 +128,7 @@ def _data(campaign: Campaign) -> dict[str, Any]:
     }
 
 
-def _decided(campaign: Campaign, classifier: APODClassifier) -> dict[str, Any] | None:
+def _decided(campaign: Campaign, classifier: APODClassifier) -> Decided | None:
     """Accuracy before and after on the people held out, and how many are decided differently; no group is needed."""
     materials = campaign.materials
     rows = materials.held_out()
@@ -133,24 +144,27 @@ def _decided(campaign: Campaign, classifier: APODClassifier) -> dict[str, Any] |
         decided = [(head.predict(held_out) == head.positive_).astype(int) for head in (classifier.at(0.0), classifier)]
     labels = materials.labels()[rows]
     nobody = np.full(len(rows), -1)
-    names = ("accuracy", "balanced_accuracy")
     measured = [evaluate(labels, one, nobody, campaign.settings.groups, warn=False) for one in decided]
     flipped = int((decided[0] != decided[1]).sum())
     return {
-        "before": {name: getattr(measured[0], name) for name in names},
-        "after": {name: getattr(measured[1], name) for name in names},
+        "before": _accuracies(measured[0]),
+        "after": _accuracies(measured[1]),
         "changed": flipped,
         "people": len(rows),
     }
 
 
-def _questions(campaign: Campaign) -> list[dict[str, Any]]:
+def _accuracies(measured: Metrics) -> Accuracies:
+    return {"accuracy": measured.accuracy, "balanced_accuracy": measured.balanced_accuracy}
+
+
+def _questions(campaign: Campaign) -> list[AskedQuestion]:
     """Every question: when, about which row, for what, why. A question put to several people stands once."""
-    found: dict[int, dict[str, Any]] = {}
+    found: dict[int, AskedQuestion] = {}
     for entry in campaign.owner.log():
         if entry["what"] != "asked" or entry["question"] in found:
             continue
-        reason = dict(entry["reason"] or {})
+        reason: AskedReason = {} if entry["reason"] is None else entry["reason"]
         reason.pop("group", None)  # a guess about a person; the subgroup's label and the distance say enough
         found[entry["question"]] = {
             "question": entry["question"],

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
-from apod.fairness.metrics import RATE_WORDS, RATES
+from apod.audit.json_types import AuditJson, EstimateJson
+from apod.fairness.metrics import RATE_WORDS
+from apod.fairness.notions import EQUALIZED_ODDS
+from apod.report.audit_page import audited_metrics, sign_of
 from apod.report.charts import outlook_chart, outlook_sentence, rate_chart, rate_title
+from apod.report.facts import AuditedResult, CampaignFacts
 from apod.report.run_page import fill
 from apod.report.sections import audit_says_more, expected_card, expected_section, expected_sentences
 from apod.report.settings import features_text, setting_words
-from apod.report.tables import MOST_ROWS, Cell, Table, estimated, groups_table, notion_of
+from apod.report.tables import DIFFERENCES, MOST_ROWS, Cell, Table, estimated, groups_table, notion_of
 from apod.report.words import (
     UNDEFINED,
     count,
@@ -27,21 +30,22 @@ from apod.report.words import (
     within,
 )
 
-Facts = Mapping[str, Any]
 LEVELLED = 0.015
 """Balanced accuracy lost from which a smaller gap may be mere levelling down."""
 
 
-def render_campaign(facts: Facts) -> str:
+def render_campaign(facts: CampaignFacts) -> str:
     """One self-contained page from the facts of a campaign."""
     negative, positive = (label_name(name) for name in facts["label_names"])
     audit = facts["audit"]
-    variables: dict[str, Any] = {
+    variables: dict[str, object] = {
         "facts": facts,
         "negative": negative,
         "positive": positive,
         "many_groups": len(facts["group_names"]) > 2,
-        "gap_explained": notion_of(audit or {}).words.explain(len(facts["group_names"])),
+        "gap_explained": (EQUALIZED_ODDS if audit is None else notion_of(audit)).words.explain(
+            len(facts["group_names"])
+        ),
         "lead": _lead(facts),
         "cards": _cards(facts),
         "cautions": _cautions(facts),
@@ -57,39 +61,39 @@ def render_campaign(facts: Facts) -> str:
         "log": _log(facts),
     }
     if audit is not None:
-        result = _as_result(facts)
+        result = _as_result(facts, audit)
         variables |= {
-            "tpr": rate_chart(result, "tpr", rate_title(facts, "tpr")),
-            "fpr": rate_chart(result, "fpr", rate_title(facts, "fpr")),
+            "tpr": rate_chart(result, "tpr", rate_title(facts["label_names"], "tpr")),
+            "fpr": rate_chart(result, "fpr", rate_title(facts["label_names"], "fpr")),
             "groups": _groups(facts, groups_table(result)),
-            "differences": _differences(facts),
+            "differences": _differences(facts["group_names"], audit),
             "plan": _plan(audit),
         }
     return fill("campaign.html", variables)
 
 
-def _outlook(facts: Facts) -> dict[str, Any] | None:
+def _outlook(facts: CampaignFacts) -> dict[str, object] | None:
     outlook = facts.get("outlook")
     if not outlook:
         return None
     return {"text": outlook_sentence(outlook), "chart": outlook_chart(facts["expected"], outlook)}
 
 
-def _as_result(facts: Facts) -> dict[str, Any]:
+def _as_result(facts: CampaignFacts, audit: AuditJson) -> AuditedResult:
     """The audit in the form of a run's result, for its charts and tables."""
-    views = facts["audit"]["predictions"]
-    before = views["before"]
+    views = audit["predictions"]
     return {
         "group_names": facts["group_names"],
-        "vanilla": _metrics(before),
-        "selected": _metrics(views["after"]) if "after" in views else None,
+        "label_names": facts["label_names"],
+        "vanilla": audited_metrics(views["before"]["groups"]),
+        "selected": audited_metrics(views["after"]["groups"]) if "after" in views else None,
     }
 
 
-def _groups(facts: Facts, table: Table) -> Table:
+def _groups(facts: CampaignFacts, table: Table) -> Table:
     """The table of rates, with the audit answers that each group's rates rest on beside its name."""
     negative, positive = (label_name(name) for name in facts["label_names"])
-    told = facts["audit_told"]
+    told = facts["audit_told"] or {}
     rows = [
         [row[0], Cell(f"{told[row[0].text]['positive']} / {told[row[0].text]['negative']}"), *row[1:]]
         for row in table.rows
@@ -99,26 +103,14 @@ def _groups(facts: Facts, table: Table) -> Table:
     return replace(table, caption=caption, columns=columns, rows=rows)
 
 
-def _metrics(view: Facts) -> dict[str, Any]:
-    groups = {
-        name: {rate: found[rate]["value"] for rate in RATES} | {"people": within(found["people"], count)}
-        for name, found in view["groups"].items()
-    }
-    spans = {
-        name: {rate: [found[rate]["low"], found[rate]["high"]] for rate in RATES}
-        for name, found in view["groups"].items()
-    }
-    return {"groups": groups, "intervals": {"groups": spans}}
-
-
-def _lead(facts: Facts) -> list[str]:
+def _lead(facts: CampaignFacts) -> list[str]:
     status, audit = facts["status"], facts["audit"]
     sentences = [f"{plural(status['standing'], 'answer')} of a budget of {count(status['budget'])}."]
     if status["answered"] > status["standing"]:
         gone = plural(status["answered"] - status["standing"], "more was", "more were")
         sentences.append(f"{gone} erased and stay paid from the budget.")
     if audit is None:
-        sentences.append(facts["no_audit"])
+        sentences.append(facts["no_audit"] or "")
     else:
         drawn, gap = audit["answers"]["drawn"], audit["predictions"]["before"]["gap"]
         sentences.append(f"By {plural(drawn, 'audit answer')} the gap without mitigation is {within(gap)} points.")
@@ -128,26 +120,25 @@ def _lead(facts: Facts) -> list[str]:
     return [*sentences, *_mitigated(facts)]
 
 
-def _mitigated(facts: Facts) -> list[str]:
+def _mitigated(facts: CampaignFacts) -> list[str]:
     """What the classifier of these answers changes, and why it is that one."""
     if facts["strength"] is None:
         return ["There is no mitigated model yet: too few training answers."]
     if facts["strength"] == 0:
         return [f"Nothing was changed. {facts['selected_because']}"]
     said = [f"Mitigation here is the classifier of strength {facts['strength']:.3g}. {facts['selected_because']}"]
-    if facts["audit"] is None:
+    if facts["audit"] is None or facts["audit"]["change"] is None:
         return said
     gap = facts["audit"]["change"]["gap"]
-    if gap["low"] is not None and gap["high"] < 0:
-        found = "It made the gap between the groups smaller"
-    elif gap["low"] is not None and gap["low"] > 0:
-        found = "It made the gap between the groups larger"
-    else:
-        found = "Whether it changed the gap between the groups cannot be said yet"
+    found = {
+        -1: "It made the gap between the groups smaller",
+        0: "Whether it changed the gap between the groups cannot be said yet",
+        1: "It made the gap between the groups larger",
+    }[sign_of(gap)]
     return [*said, f"{found}: {within(gap, signed_points)} points on the people held out."]
 
 
-def _cards(facts: Facts) -> list[dict[str, str]]:
+def _cards(facts: CampaignFacts) -> list[dict[str, str]]:
     status, audit, decided = facts["status"], facts["audit"], facts["held_out_decisions"]
     cards = []
     if decided is not None:
@@ -168,7 +159,7 @@ def _cards(facts: Facts) -> list[dict[str, str]]:
         gaps = [views[name]["gap"] for name in ("before", "after") if name in views]
         cards.append(_gap_card(gaps, audit["answers"]["drawn"]))
     elif facts["estimate"] is not None:
-        cards.append(expected_card(facts))
+        cards.append(expected_card(facts["estimate"], facts["strength"]))
     purposes = status["by_purpose"]
     cards.append(
         {
@@ -188,7 +179,7 @@ def _cards(facts: Facts) -> list[dict[str, str]]:
     return cards
 
 
-def _gap_card(gaps: Sequence[Facts], answers: int) -> dict[str, str]:
+def _gap_card(gaps: Sequence[EstimateJson], answers: int) -> dict[str, str]:
     """The gap by audit; its interval alone where answers are too few for an estimate."""
     spans = [percent_span([gap["low"], gap["high"]]) for gap in gaps]
     small = f"By {plural(answers, 'audit answer')}, 95% interval{'s' if len(gaps) > 1 else ''}"
@@ -201,7 +192,7 @@ def _gap_card(gaps: Sequence[Facts], answers: int) -> dict[str, str]:
     return card | ({"before": shown[0]} if len(shown) > 1 else {})
 
 
-def _cautions(facts: Facts) -> list[str]:
+def _cautions(facts: CampaignFacts) -> list[str]:
     found = [*facts["status"]["reminders"]]
     found += [facts["no_classifier"]] if facts["no_classifier"] else []
     found += facts["warnings"]
@@ -223,33 +214,32 @@ def _cautions(facts: Facts) -> list[str]:
     return found
 
 
-def _turned_round(facts: Facts) -> list[str]:
+def _turned_round(facts: CampaignFacts) -> list[str]:
     """Differences between two groups whose sign is another one with mitigation, and how sure that is."""
-    views = {} if facts["audit"] is None else facts["audit"]["predictions"]
-    if "after" not in views or len(facts["group_names"]) != 2:
+    audit = facts["audit"]
+    if audit is None or "after" not in audit["predictions"] or len(facts["group_names"]) != 2:
         return []
     found = []
-    for rate in notion_of(facts["audit"]).rates:
-        before, after = (views[name][f"{rate}_difference"] for name in ("before", "after"))
+    for rate in notion_of(audit).rates:
+        before, after = (audit["predictions"][name][DIFFERENCES[rate]] for name in ("before", "after"))
         if before["low"] is None or after["low"] is None:
             continue
         said = (
             f"{RATE_WORDS[rate]}, {' - '.join(facts['group_names'])}: {within(before, signed_points)} points without, "
         )
         said += f"{within(after, signed_points)} with mitigation."
-        if before["low"] * before["high"] > 0 and after["low"] * after["high"] > 0 and before["low"] * after["low"] < 0:
+        if sign_of(before) * sign_of(after) < 0:
             found.append(f"The difference between the groups turned round. {said}")
-        elif before["value"] is not None and before["value"] * after["value"] < 0:
+        elif (before["value"] or 0.0) * (after["value"] or 0.0) < 0:
             found.append(f"The difference between the groups may have turned round. {said}")
     return found
 
 
-def _differences(facts: Facts) -> Table:
-    audit = facts["audit"]
-    what = " - ".join(facts["group_names"]) if len(facts["group_names"]) == 2 else "highest - lowest"
+def _differences(group_names: Sequence[str], audit: AuditJson) -> Table:
+    what = " - ".join(group_names) if len(group_names) == 2 else "highest - lowest"
     rows = []
     for rate in notion_of(audit).rates:
-        key = f"{rate}_difference"
+        key = DIFFERENCES[rate]
         row = [Cell(f"{RATE_WORDS[rate]}, {what}")]
         row += [estimated(view[key], signed_points) for view in audit["predictions"].values()]
         row += [estimated(audit["change"][key], signed_points)] if audit["change"] else []
@@ -261,7 +251,7 @@ def _differences(facts: Facts) -> Table:
     return Table("Signed differences and the gap, in points, with 95% intervals", columns, rows)
 
 
-def _plan(audit: Facts) -> str:
+def _plan(audit: AuditJson) -> str:
     said = []
     for entry in audit["plan"]:
         within = f"±{100 * entry['within']:g} points"
@@ -274,7 +264,7 @@ def _plan(audit: Facts) -> str:
     return "Further audit answers to know the differences without mitigation within " + "; ".join(said) + "."
 
 
-def _asked(facts: Facts) -> str:
+def _asked(facts: CampaignFacts) -> str:
     status = facts["status"]
     said = [f"{plural(status['questions'], 'person', 'people')} asked about, {plural(status['standing'], 'answer')}"]
     for name in ("cannot_tell", "declined", "skipped", "late", "erased"):
@@ -285,13 +275,13 @@ def _asked(facts: Facts) -> str:
     return "; ".join(said) + "."
 
 
-def _counts(facts: Facts) -> Table:
+def _counts(facts: CampaignFacts) -> Table:
     rules = Counter((question["purpose"], question["rule"] or "known answer") for question in facts["questions"])
     rows = [[Cell(rule), Cell(purpose), Cell(count(n))] for (purpose, rule), n in rules.most_common()]
     return Table("Questions by rule", ["Rule", "Purpose", "Questions"], rows, 2)
 
 
-def _questions(facts: Facts) -> Table:
+def _questions(facts: CampaignFacts) -> Table:
     distances = any(question["reason"].get("distance") is not None for question in facts["questions"])
     rows = []
     for question in facts["questions"][:MOST_ROWS]:
@@ -308,7 +298,7 @@ def _questions(facts: Facts) -> Table:
     return Table("Everyone asked about, in order", columns, rows, 6, left_out=left_out)
 
 
-def _agreement(facts: Facts) -> str:
+def _agreement(facts: CampaignFacts) -> str:
     status = facts["status"]
     who = f"{plural(status['annotators'], 'annotator')} answered."
     gold = (
@@ -323,12 +313,12 @@ def _agreement(facts: Facts) -> str:
     )
 
 
-def _kinds(facts: Facts) -> Table:
+def _kinds(facts: CampaignFacts) -> Table:
     rows = [[Cell(kind.replace("_", " ")), Cell(count(n))] for kind, n in facts["status"]["by_kind"].items()]
     return Table("Where answers come from", ["Kind", "Answers"], rows)
 
 
-def _rules(facts: Facts) -> Table:
+def _rules(facts: CampaignFacts) -> Table:
     names = {
         "overlap": "People asked about each row",
         "audit_share": "Share of the questions for the audit",
@@ -339,8 +329,8 @@ def _rules(facts: Facts) -> Table:
         "legal_basis": "Legal basis",
         "shown": "Columns an annotator sees",
     }
-    told = {key: facts["settings"][key] for key in names}
-    told["shown"] = ", ".join(told["shown"]) or "none"
+    rules: Mapping[str, object] = facts["settings"]
+    told = {key: rules[key] for key in names} | {"shown": ", ".join(facts["settings"]["shown"]) or "none"}
     rows = [[Cell(names[key]), Cell("none" if value is None else str(value))] for key, value in told.items()]
     data = facts["data"]
     rows += [
@@ -353,7 +343,7 @@ def _rules(facts: Facts) -> Table:
     return Table("Rules and data of the campaign", ["Rule", "Value"], rows, 2)
 
 
-def _log(facts: Facts) -> str:
+def _log(facts: CampaignFacts) -> str:
     log = facts["log"]
     state = "whole" if log["ok"] else "CHANGED"
     return f"The log is {state}: {count(log['events'])} events, head {log['head']}. Note the head elsewhere to pin it."

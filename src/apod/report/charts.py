@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypedDict
 
 from markupsafe import Markup
 
+from apod.fairness.metrics import RateName
+from apod.method.outlook import OutlookJson
+from apod.report.result import Ends, Metrics, Result, Round
 from apod.report.svg import (
     CHARACTER,
     WIDTH,
@@ -23,10 +26,12 @@ from apod.report.svg import (
     tip,
     words,
 )
-from apod.report.tables import base_name
-from apod.report.words import Value, count, defined, label_name, percent, percent_span, plain, points, span
+from apod.report.tables import base_name, group_interval
+from apod.report.words import Value, Way, count, defined, label_name, percent, percent_span, plain, points, span
 
-Result = Mapping[str, Any]
+if TYPE_CHECKING:  # runs are reported on without loading what campaigns need
+    from apod.report.facts import AnyMetrics, AnyResult
+
 Series = tuple[str, str, list[float | None]]  # name, class, one value per x
 WITHOUT, WITH = "without mitigation", "with mitigation"
 
@@ -41,21 +46,23 @@ def tick_percent(value: float) -> str:
     return f"{tick_points(value)}%"
 
 
-def rate_title(result: Result, rate: str) -> str:
+def rate_title(label_names: Sequence[str], rate: RateName) -> str:
     """Who is counted, and for what."""
-    negative, positive = (shorten(name, 16) for name in result["label_names"])
+    negative, positive = (shorten(name, 16) for name in label_names)
     return f"{rate.upper()}: label {positive if rate == 'tpr' else negative}, predicted {positive}"
 
 
-def rate_chart(result: Result, rate: str, title: str, names: tuple[str, str] = (WITHOUT, WITH)) -> Markup | None:
+def rate_chart(
+    result: AnyResult, rate: RateName, title: str, names: tuple[str, str] = (WITHOUT, WITH)
+) -> Markup | None:
     """One rate per group, without and with mitigation (or of decisions by other `names`); None where nobody has one.
 
     Where answers are too few for an estimate its interval stands alone; where nothing is mitigated, one row per group.
     """
-    pairs = [(names[0], "before", result["vanilla"]), (names[1], "after", result["selected"])]
-    pairs = [pair for pair in pairs if pair[2] is not None]
+    pairs: list[tuple[str, str, AnyMetrics]] = [(names[0], "before", result["vanilla"])]
+    pairs += [] if result["selected"] is None else [(names[1], "after", result["selected"])]
     rows = [
-        (name, what, class_, metrics["groups"][name][rate], _group_span(metrics, name, rate))
+        (name, what, class_, metrics["groups"][name][rate], span(group_interval(metrics, name, rate)))
         for name in result["group_names"]
         for what, class_, metrics in pairs
     ]
@@ -95,39 +102,43 @@ def _rate_row(
     return Markup("").join([*parts, dot, words(WIDTH - 2, y + 4, percent(value), "end", "value")])
 
 
-def _of_so_many(result: Result, name: str, rate: str) -> str:
+def _of_so_many(result: AnyResult, name: str, rate: RateName) -> str:
     """On how many people of a group a rate rests, where that is counted."""
     found = result["vanilla"]["groups"][name]
-    if found.get("n_positive") is None:
+    people, positives = found["n"], found.get("n_positive")
+    if people is None or positives is None:
         return ""
-    return f", n = {count(found['n_positive'] if rate == 'tpr' else found['n'] - found['n_positive'])}"
+    return f", n = {count(positives if rate == 'tpr' else people - positives)}"
 
 
 def _rate_text(value: float | None, ends: tuple[float, float] | None) -> str:
     return percent(value) if value is not None or ends is None else f"{percent_span(ends)} percent"
 
 
-def _group_span(metrics: Result, name: str, rate: str) -> tuple[float, float] | None:
-    return span(metrics["intervals"].get("groups", {}).get(name, {}).get(rate))
-
-
 def curve_chart(result: Result) -> Markup | None:
     """Accuracy against gap, a point per strength; None where no gap is defined."""
-    entries = [e for e in (result["vanilla"], *result["tradeoff"]) if defined(e["gap"]) and defined(e["accuracy"])]
-    if not entries:
+    measured = [
+        (e, gap, accuracy)
+        for e in (result["vanilla"], *result["tradeoff"])
+        if defined(gap := e["gap"]) and defined(accuracy := e["accuracy"])
+    ]
+    if not measured:
         return None
     chosen, base = result["selected"]["strength"], base_name(result)
+    entries = [e for e, _, _ in measured]
     marked = [e for e in entries if e["strength"] in (0, chosen)]
-    gap_ends = [v for e in marked for v in span(e["intervals"].get("gap")) or ()]
-    accuracy_ends = [v for e in marked for v in span(e["intervals"].get("accuracy")) or ()]
-    x = Scale(padded([*(e["gap"] for e in entries), *gap_ends], floor=0.0, least=0.02), (52, WIDTH - 12))
-    y = Scale(padded([*(e["accuracy"] for e in entries), *accuracy_ends], least=0.01), (290, 40))
+    gap_ends = [v for e in marked for v in span(e["intervals"]["gap"]) or ()]
+    accuracy_ends = [v for e in marked for v in span(e["intervals"]["accuracy"]) or ()]
+    x = Scale(padded([*(gap for _, gap, _ in measured), *gap_ends], floor=0.0, least=0.02), (52, WIDTH - 12))
+    y = Scale(padded([*(accuracy for _, _, accuracy in measured), *accuracy_ends], least=0.01), (290, 40))
     frame = Frame(
         x, y, tick_points, tick_percent, "Gap, percentage points (← left = fairer)", "Accuracy (↑ up = more accurate)"
     )
-    places = [(x(e["gap"]), y(e["accuracy"])) for e in entries]
+    places = [(x(gap), y(accuracy)) for _, gap, accuracy in measured]
     parts: list[str] = [frame.draw(), polyline(places, "after thin")]
-    parts += [_crosshair(e, x, y, "before" if e["strength"] == 0 else "after") for e in marked]
+    for entry, place in zip(entries, places, strict=True):
+        if entry["strength"] in (0, chosen):
+            parts.append(_crosshair(entry, place, x, y))
     for entry, place in zip(entries, places, strict=True):
         parts.append(_curve_mark(entry, place, chosen, base))
     named = len(entries) if result.get("model") is None else 0  # places on a path speak for themselves
@@ -145,9 +156,9 @@ def _strength_name(strength: float, chosen: float, base: str) -> str:
     return f"strength {strength:.3g}, selected" if strength == chosen else f"strength {strength:.3g}"
 
 
-def _crosshair(entry: Result, x: Scale, y: Scale, class_: str) -> Markup:
-    at_x, at_y = x(entry["gap"]), y(entry["accuracy"])
-    across, upright = span(entry["intervals"].get("gap")), span(entry["intervals"].get("accuracy"))
+def _crosshair(entry: Metrics, place: tuple[float, float], x: Scale, y: Scale) -> Markup:
+    (at_x, at_y), class_ = place, "before" if entry["strength"] == 0 else "after"
+    across, upright = span(entry["intervals"]["gap"]), span(entry["intervals"]["accuracy"])
     parts = []
     if across is not None:
         parts.append(line(x(across[0]), at_y, x(across[1]), at_y, f"whisker thin {class_}"))
@@ -156,7 +167,7 @@ def _crosshair(entry: Result, x: Scale, y: Scale, class_: str) -> Markup:
     return Markup("").join(parts)
 
 
-def _curve_mark(entry: Result, place: tuple[float, float], chosen: float, base: str) -> Markup:
+def _curve_mark(entry: Metrics, place: tuple[float, float], chosen: float, base: str) -> Markup:
     strength = entry["strength"]
     shape, radius, class_ = ("square", 6, "before") if strength == 0 else ("circle", 4, "after")
     said = (
@@ -169,7 +180,7 @@ def _curve_mark(entry: Result, place: tuple[float, float], chosen: float, base: 
 
 
 def _curve_labels(
-    entries: Sequence[Result], places: Sequence[tuple[float, float]], chosen: float, base: str, most: int
+    entries: Sequence[Metrics], places: Sequence[tuple[float, float]], chosen: float, base: str, most: int
 ) -> Markup:
     """Strengths beside their points, vanilla and selected first, then `most` others or the last; a label that finds no
     free place is left out."""
@@ -294,6 +305,7 @@ def changes_chart(result: Result) -> Markup | None:
     reach = WIDTH / 2 - 98
     x = Scale((0.0, max(largest, 1e-9)), (0.0, reach))
     middle, height = WIDTH / 2, 30 + 46 * len(groups)
+    ways: tuple[tuple[Way, int, str], ...] = (("to_negative", -1, negative), ("to_positive", 1, positive))
     parts: list[str] = [
         words(middle - 8, 14, f"← to {shorten(negative, 22)}", "end", "title"),
         words(middle + 8, 14, f"to {shorten(positive, 22)} →", class_="title"),
@@ -301,7 +313,7 @@ def changes_chart(result: Result) -> Markup | None:
     for place, (name, flips) in enumerate(groups.items()):
         y = 42 + 46 * place
         parts.append(tag("text", shorten(name, 28), tip(name), x=2, y=y, class_="name"))
-        for key, side, to in (("to_negative", -1, negative), ("to_positive", 1, positive)):
+        for key, side, to in ways:
             long = x(flips[key] / flips["n"])
             said = f"{count(flips[key])} of {count(flips['n'])} {name} ({percent(flips[key] / flips['n'])}) to {to}"
             left = middle if side > 0 else middle - long
@@ -323,10 +335,17 @@ def changes_chart(result: Result) -> Markup | None:
     return drawing(height, f"Decisions that change, per group. {said}.", *parts)
 
 
-Entry = Mapping[str, Any]
+class ExpectedSoFar(TypedDict):
+    """The gap to expect after so many answers."""
+
+    answers: int
+    gap: float | None
+    interval: Ends
 
 
-def outlook_sentence(outlook: Sequence[Entry], show: Callable[[Value], str] = points, unit: str = " points") -> str:
+def outlook_sentence(
+    outlook: Sequence[OutlookJson], show: Callable[[Value], str] = points, unit: str = " points"
+) -> str:
     """The gap to expect now, with about twice as many answers, and at the far end of the look ahead."""
     now = outlook[0]
     if not defined(now["gap"]):
@@ -344,7 +363,7 @@ def outlook_sentence(outlook: Sequence[Entry], show: Callable[[Value], str] = po
     return f"{said}; if more answers bear out what these say, {ahead}.{'' if later[-1]['strength'] else plain}"
 
 
-def outlook_chart(past: Sequence[Entry], outlook: Sequence[Entry]) -> Markup | None:
+def outlook_chart(past: Sequence[ExpectedSoFar | OutlookJson], outlook: Sequence[OutlookJson]) -> Markup | None:
     """The gap to expect after every answer so far and, from there, after more; None where none is defined."""
     ends = [span(entry["interval"]) or (None, None) for entry in (*past, *outlook)]
     gaps = [entry["gap"] for entry in (*past, *outlook)]
@@ -364,11 +383,13 @@ def outlook_chart(past: Sequence[Entry], outlook: Sequence[Entry]) -> Markup | N
     return answers_chart(answered, series, "Gap to expect, points", alt, chosen=first["answers"], title_x="Answers")
 
 
-def expected_so_far(rounds: Sequence[Entry]) -> list[dict[str, Any]]:
+def expected_so_far(rounds: Sequence[Round]) -> list[ExpectedSoFar]:
     """Answers, expected gap and its interval of the head that each round's posterior speaks for."""
-    found = []
+    found: list[ExpectedSoFar] = []
     for entry in rounds:
         choice = entry["choice"]
+        if choice is None or choice["heads"] is None:
+            continue
         head = next(one for one in choice["heads"] if one["strength"] == choice["strength"])
         found.append({"answers": entry["answered"], "gap": head["gap"], "interval": head["interval"]})
     return found

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -98,7 +98,7 @@ def _tradeoff(table: pd.DataFrame, strength: float) -> Table:
 
 
 def _about(classifier: APODClassifier) -> Table:
-    told: dict[str, Any] = {
+    told: dict[str, object] = {
         "Model": classifier.model_ or "heads on a body of its own",
         "Positive label": classifier.positive_,
         "Groups": ", ".join(classifier.groups_) or "none known",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from markupsafe import Markup
 
+from apod.report.result import Result
 from apod.report.svg import SHAPES, WIDTH, Scale, drawing, line, marker, padded, shorten, tag, tip, words
 from apod.report.words import defined, percent, points
 
@@ -74,7 +75,6 @@ class Pictures:
     plane: Plane | None = None
 
 
-Result = Mapping[str, Any]
 MOST_PEOPLE = 700
 """People drawn per panel of Figure 1; more hide each other."""
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import resources
-from typing import Any
+from typing import Literal
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -25,13 +25,18 @@ from apod.report.charts import (
     rate_title,
 )
 from apod.report.points import Pictures, map_chart, plane_charts, shape_of, swatch
+from apod.report.result import Answer, MetricName, Result, Round
 from apod.report.sections import audited_table, comparison
 from apod.report.settings import command, settings_table, timing_table
 from apod.report.words import (
+    Change,
+    Value,
+    Verdict,
     count,
     defined,
     groups_phrase,
     judge,
+    known_rates,
     label_name,
     listed,
     nobody_recorded,
@@ -42,15 +47,15 @@ from apod.report.words import (
     signed_points,
 )
 
-Result = Mapping[str, Any]
 COLOURS = 8
+Term = Literal["bound", "covering_term", "sampling_term", "epsilon", "observed"]
 WORST_FIRST = ("apod", "group")
 """Selectors that ask about the subgroup with the worst accuracy."""
 
 
-def page(result: Result, pictures: Pictures) -> dict[str, Any]:
+def page(result: Result, pictures: Pictures) -> dict[str, object]:
     """The template's variables."""
-    verdict, kept = judge(result), sections.is_corrected(result)
+    verdict, kept, audit = judge(result), sections.is_corrected(result), result.get("audit")
     negative, positive = (label_name(name) for name in result["label_names"])
     return {
         "result": result,
@@ -77,7 +82,7 @@ def page(result: Result, pictures: Pictures) -> dict[str, Any]:
         "outlook": _outlook(result),
         "changes": {"chart": changes_chart(result), "table": tables.changes_table(result)},
         "comparison": comparison(result),
-        "audited": audited_table(result) if result.get("audit") else None,
+        "audited": None if audit is None else audited_table(result, audit),
         "asked": _asked(result, pictures),
         "bound": _bound(result),
         "settings": settings_table(result),
@@ -86,8 +91,9 @@ def page(result: Result, pictures: Pictures) -> dict[str, Any]:
     }
 
 
-def _cards(result: Result, verdict: Any) -> list[dict[str, str]]:
-    gap, accuracy, changes = verdict.gap, verdict.accuracy, result["changes"]
+def _cards(result: Result, verdict: Verdict) -> list[dict[str, str]]:
+    gap, accuracy, changes, estimate = verdict.gap, verdict.accuracy, result["changes"], result.get("estimate")
+    strength = result["selected"]["strength"]
     said = {
         "smaller": "smaller, but see below" if verdict.cautions else "smaller",
         "larger": "larger",
@@ -97,7 +103,7 @@ def _cards(result: Result, verdict: Any) -> list[dict[str, str]]:
     }[gap.direction]
     paired = "" if gap.paired is None else f", interval of the change {_signed_span(gap.paired)}"
     return [
-        *([sections.estimate_card(result)] if result.get("estimate") and gap.direction == "undefined" else []),
+        *([] if estimate is None or gap.direction != "undefined" else [sections.estimate_card(estimate, strength)]),
         {
             "what": "Accuracy",
             "before": percent(accuracy.before),
@@ -125,7 +131,7 @@ def _cards(result: Result, verdict: Any) -> list[dict[str, str]]:
     ]
 
 
-def _intervals(change: Any) -> str:
+def _intervals(change: Change) -> str:
     before, after = percent_span(change.before_span), percent_span(change.after_span)
     return f"95% intervals: {before}, then {after}." if before and after else ""
 
@@ -134,10 +140,10 @@ def _signed_span(ends: tuple[float, float]) -> str:
     return f"{signed_points(ends[0])} to {signed_points(ends[1])}"
 
 
-def _rates(result: Result) -> dict[str, Any]:
+def _rates(result: Result) -> dict[str, object]:
     return {
-        "tpr": rate_chart(result, "tpr", rate_title(result, "tpr")),
-        "fpr": rate_chart(result, "fpr", rate_title(result, "fpr")),
+        "tpr": rate_chart(result, "tpr", rate_title(result["label_names"], "tpr")),
+        "fpr": rate_chart(result, "fpr", rate_title(result["label_names"], "fpr")),
         "table": tables.groups_table(result),
         "text": _extremes(result),
     }
@@ -145,14 +151,14 @@ def _rates(result: Result) -> dict[str, Any]:
 
 def _extremes(result: Result) -> str:
     """The groups with the lowest and highest TPR without mitigation, then and now."""
-    before, after = result["vanilla"]["groups"], result["selected"]["groups"]
-    known = [name for name in result["group_names"] if defined(before[name]["tpr"]) and defined(after[name]["tpr"])]
+    before, after = (known_rates(one["groups"], "tpr") for one in (result["vanilla"], result["selected"]))
+    known = [name for name in result["group_names"] if name in before and name in after]
     if len(known) < 2:
         return ""
-    low, high = (pick(known, key=lambda name: before[name]["tpr"]) for pick in (min, max))
+    low, high = min(known, key=lambda name: before[name]), max(known, key=lambda name: before[name])
     if low == high:
         low, high = known[0], known[-1]
-    then, now = ([percent(rates[name]["tpr"]) for name in (low, high)] for rates in (before, after))
+    then, now = ([percent(rates[name]) for name in (low, high)] for rates in (before, after))
     return (
         f"Of the people whose label is {result['label_names'][1]}, the classifier without mitigation recognises "
         f"{then[0]} in group {low} and {then[1]} in group {high}. With mitigation it is {now[0]} and {now[1]}."
@@ -161,11 +167,11 @@ def _extremes(result: Result) -> str:
 
 def _choice(result: Result) -> list[str]:
     """How the strength was chosen, and what the choice could not know."""
-    selected = result["selected"]
-    score = selected["validation"].get("score")
+    selected, because = result["selected"], result.get("selected_because")
+    score = None if selected["validation"] is None else selected["validation"].get("score")
     text = f"Strength {selected['strength']:g} was selected, as its head stood after round {selected['round']}"
-    if result.get("selected_because"):
-        text += f", on the validation part. {result['selected_because'].rstrip('.')}"
+    if because:
+        text += f", on the validation part. {because.rstrip('.')}"
     elif defined(score):
         text += f": the best accuracy + fairness on the validation part ({plain(score, 4)})"
     return [f"{text}. The groups there are guesses of the proxy; the test part had no say."]
@@ -174,13 +180,13 @@ def _choice(result: Result) -> list[str]:
 def _hindsight(result: Result) -> list[str]:
     """Strengths that the test part would have chosen, and why that is no choice."""
     selected = result["selected"]
+    gap, accuracy = selected["gap"], selected["accuracy"]
+    if not defined(gap) or not defined(accuracy):
+        return []
     better = [
         f"{e['strength']:.3g}"
         for e in result["tradeoff"]
-        if defined(e["gap"])
-        and defined(selected["gap"])
-        and e["gap"] < selected["gap"]
-        and e["accuracy"] >= selected["accuracy"]
+        if defined(narrower := e["gap"]) and narrower < gap and (e["accuracy"] or 0.0) >= accuracy
     ]
     if not better:
         return []
@@ -192,7 +198,7 @@ def _hindsight(result: Result) -> list[str]:
     ]
 
 
-def _rounds(result: Result) -> dict[str, Any]:
+def _rounds(result: Result) -> dict[str, object]:
     rounds, chosen = result["rounds"], result["selected"]["strength"]
     if not rounds:
         return {"gap": None, "accuracy": None}
@@ -202,18 +208,18 @@ def _rounds(result: Result) -> dict[str, Any]:
     base = tables.base_name(result)
     name = "as would be selected" if corrects else f"strength {chosen:.3g}"
 
-    def after(entry: Result, metric: str) -> float | None:
+    def after(entry: Round, metric: MetricName) -> float | None:
         if corrects:  # the strength means another correction in every round
-            return _defined(entry["choice"]["test"][metric])
+            return _defined(sections.tested(entry, metric))
         return _at_strength(entry, chosen, metric)
 
-    def series(metric: str) -> list[Series]:
+    def series(metric: MetricName) -> list[Series]:
         return [
             (base, "before", [_at_strength(r, 0.0, metric) for r in rounds]),
             (name, "after", [after(r, metric) for r in rounds]),
         ]
 
-    def alt(title: str, metric: str, text: Any) -> str:
+    def alt(title: str, metric: MetricName, text: Callable[[Value], str]) -> str:
         first, last = (after(r, metric) for r in (rounds[0], rounds[-1]))
         return (
             f"{title} on the test part by number of answers: {name} goes from {text(first)} after "
@@ -244,14 +250,14 @@ def _rounds(result: Result) -> dict[str, Any]:
     }
 
 
-def _outlook(result: Result) -> dict[str, Any] | None:
+def _outlook(result: Result) -> dict[str, object] | None:
     outlook = result.get("outlook")
     if not isinstance(outlook, list):  # of a corrected model it stands beside the choice
         return None
     return {"text": outlook_sentence(outlook), "chart": outlook_chart(expected_so_far(result["rounds"]), outlook)}
 
 
-def _at_strength(entry: Result, strength: float, metric: str) -> float | None:
+def _at_strength(entry: Round, strength: float, metric: MetricName) -> float | None:
     return _defined(next((point[metric] for point in entry["curve"] if point["strength"] == strength), None))
 
 
@@ -259,7 +265,7 @@ def _defined(value: float | None) -> float | None:
     return value if defined(value) else None
 
 
-def _asked(result: Result, pictures: Pictures) -> dict[str, Any]:
+def _asked(result: Result, pictures: Pictures) -> dict[str, object]:
     answers, trajectories = result["answers"], result["trajectories"] or {}
     first = sum(str(a["reason"].get("rule", "")).startswith("first answers") for a in answers)
     everyone = {answer["row"] for own in trajectories.values() for answer in own}
@@ -291,7 +297,7 @@ def _centred(result: Result) -> list[float | None]:
     return [subgroup["centred_accuracy"] for subgroup in last]
 
 
-def _legend(result: Result, answers: Sequence[Result]) -> list[tuple[Markup, str]]:
+def _legend(result: Result, answers: Sequence[Answer]) -> list[tuple[Markup, str]]:
     entries = [(swatch("circle", label), label_name(result["label_names"][label])) for label in (1, 0)]
     entries += [(swatch(shape_of(result, name), None), str(name)) for name in result["group_names"]]
     if any(answer["group"] is None for answer in answers):
@@ -315,11 +321,11 @@ def _subgroups_chart(result: Result) -> Markup | None:
     return answers_chart(answered, series, "Answers per subgroup", f"{alt}.", counts=True, right=134)
 
 
-def _bound(result: Result) -> dict[str, Any] | None:
+def _bound(result: Result) -> dict[str, object] | None:
     entries = result["bound"]
     if not entries:
         return None
-    kinds = (
+    kinds: tuple[tuple[str, Term, str], ...] = (
         ("bound", "bound", "ink"),
         ("covering term", "covering_term", "c1"),
         ("sampling term", "sampling_term", "c0"),
@@ -331,7 +337,8 @@ def _bound(result: Result) -> dict[str, Any] | None:
     alt = "Theorem 1 by number of answers, logarithmic; at the end " + ", ".join(
         f"{name} {plain(last[key])}" for name, key, _ in kinds
     )
-    terms = {name: last[f"{name}_term"] for name in ("sampling", "covering") if defined(last[f"{name}_term"])}
+    both = {"sampling": last["sampling_term"], "covering": last["covering_term"]}
+    terms = {name: value for name, value in both.items() if defined(value)}
     return {
         "chart": answers_chart(
             [e["answered"] for e in entries],
@@ -354,7 +361,7 @@ def _bound(result: Result) -> dict[str, Any] | None:
 SCHEMA_VERSION = 2
 
 
-def render_report(result: Mapping[str, Any], pictures: Pictures | None = None) -> str:
+def render_report(result: Result, pictures: Pictures | None = None) -> str:
     """The page for a result as described in docs/result.md. It opens offline and asks no host for anything."""
     version = result.get("schema_version")
     if version != SCHEMA_VERSION:
@@ -362,7 +369,7 @@ def render_report(result: Mapping[str, Any], pictures: Pictures | None = None) -
     return fill("template.html", page(result, pictures or Pictures()))
 
 
-def fill(template: str, variables: Mapping[str, Any]) -> str:
+def fill(template: str, variables: Mapping[str, object]) -> str:
     """A page from a template of this package, self-contained and closed to the network."""
     style, script = _asset("style.css"), _asset("tips.js")
     environment = Environment(

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal, TypedDict
 
 from markupsafe import Markup
 
+from apod.audit.json_types import AuditJson, EstimateJson
 from apod.fairness.metrics import RATE_WORDS
 from apod.method.gap_interval import tells_little as interval_tells_little
+from apod.method.outlook import ConfirmingJson
 from apod.report.charts import Series, answers_chart
+from apod.report.result import Compared, Estimate, Expected, Gap, MetricName, Result, Round
 from apod.report.tables import Cell, Table, base_name, estimated, notion_of, selected_row, strength_cell
 from apod.report.words import (
     UNDEFINED,
@@ -24,18 +27,46 @@ from apod.report.words import (
     span,
 )
 
-Result = Mapping[str, Any]
-_VIEWS = (("before", "vanilla", "without"), ("after", "selected", "with"))
+if TYPE_CHECKING:  # runs are reported on without loading what campaigns need
+    from apod.campaign.json_types import SpeakingGapsJson
+    from apod.report.facts import CampaignFacts
+
+Which = Literal["base", "selected"]
+"""Of which model an estimate speaks."""
 
 
-def audited_table(result: Result) -> Table:
+class Comparison(TypedDict):
+    """The section about another preset."""
+
+    title: str
+    text: list[str]
+    table: Table
+
+
+class EstimateSection(TypedDict):
+    """The section about the gap by the answers alone."""
+
+    text: list[str]
+    base: Markup | None
+    selected: Markup | None
+    recorded: bool
+
+
+class ExpectedSection(TypedDict):
+    """The section about the places on a correction's path."""
+
+    text: list[str]
+    table: Table
+
+
+def audited_table(result: Result, audit: AuditJson) -> Table:
     """Every rate as audited, with its interval, beside the recorded one."""
-    audit, rows = result["audit"], []
+    rows = []
     caption = f"From {audit['answers']['drawn']} answers about random people of the test part, with 95% intervals"
     changed = result["selected"]["strength"] > 0
-    for view, metrics, when in _VIEWS if changed else _VIEWS[:1]:
+    views = (("before", result["vanilla"], "without"), ("after", result["selected"], "with"))
+    for view, recorded, when in views if changed else views[:1]:
         found = audit["predictions"][view]
-        recorded = result[metrics]
         for name in result["group_names"]:
             for rate in notion_of(result).rates:
                 told = recorded["groups"][name][rate]
@@ -47,7 +78,7 @@ def audited_table(result: Result) -> Table:
                     ]
                 )
         rows.append([Cell(f"Gap {when}, points"), estimated(found["gap"], points), Cell(points(recorded["gap"]))])
-    if not changed:
+    if not changed or audit["change"] is None:
         return Table(caption, ["", "audited", "recorded"], rows)
     change = estimated(audit["change"]["gap"], signed_points)
     before, after = result["vanilla"]["gap"], result["selected"]["gap"]
@@ -63,7 +94,7 @@ TITLES = {
 }
 
 
-def comparison(result: Result) -> dict[str, Any] | None:
+def comparison(result: Result) -> Comparison | None:
     """A section of the report; None where nothing was compared."""
     other = result.get("compared")
     if other is None:
@@ -72,7 +103,7 @@ def comparison(result: Result) -> dict[str, Any] | None:
     return {"title": f"The same people, {title}", "text": _text(result, other), "table": _table(result, other)}
 
 
-def _text(result: Result, other: Result) -> list[str]:
+def _text(result: Result, other: Compared) -> list[str]:
     text = [
         f"The same training, validation and test people and the same budget of {count(result['budget'])} answers "
         f"with --preset {other['preset']}. It took {seconds(other['seconds'])}, this run "
@@ -86,7 +117,7 @@ def _text(result: Result, other: Result) -> list[str]:
     return text
 
 
-def _table(result: Result, other: Result) -> Table:
+def _table(result: Result, other: Compared) -> Table:
     here = "corrected" if result.get("model") is not None else "mitigated"
     entries = [
         (f"this run, {base_name(result)}", result["vanilla"]),
@@ -97,10 +128,9 @@ def _table(result: Result, other: Result) -> Table:
     rows = [
         [
             Cell(name),
-            *(
-                Cell(show(entry[metric]), percent_span(entry["intervals"].get(metric)))
-                for metric, show in (("accuracy", percent), ("balanced_accuracy", percent), ("gap", points))
-            ),
+            Cell(percent(entry["accuracy"]), percent_span(entry["intervals"]["accuracy"])),
+            Cell(percent(entry["balanced_accuracy"]), percent_span(entry["intervals"]["balanced_accuracy"])),
+            Cell(points(entry["gap"]), percent_span(entry["intervals"]["gap"])),
         ]
         for name, entry in entries
     ]
@@ -116,6 +146,8 @@ def is_corrected(result: Result) -> bool:
 def model_text(result: Result) -> str:
     """Which model it is, and how good by itself."""
     model = result["model"]
+    if model is None:
+        return ""
     accuracies = model["cross_validated_accuracies"]
     said = f"The base model is {model['name']}"
     if model["score"] is not None:
@@ -128,9 +160,13 @@ def model_text(result: Result) -> str:
     return f"{said}. {threshold} A correction shifts its margin by how probable a group is, as the answers tell it."
 
 
-def estimate_sentence(result: Result, which: str) -> str:
+def estimate_sentence(result: Result, which: Which) -> str:
     """The gap by the answers alone, of the `base` model or the `selected` one, beside the recorded one."""
-    found = result["estimate"][which]
+    recorded = result["vanilla" if which == "base" else "selected"]["gap"]
+    return "" if result["estimate"] is None else _gap_sentence(result["estimate"][which], which, recorded)
+
+
+def _gap_sentence(found: Gap, which: Which, recorded: float | None) -> str:
     whose = "the base model" if which == "base" else "the corrected model"
     ends = span(found["interval"])
     if ends is None:
@@ -142,29 +178,28 @@ def estimate_sentence(result: Result, which: str) -> str:
         said = f"By the answers alone {whose} has no large gap: {interval} points"
     else:
         said = f"By the answers alone the gap of {whose} is {interval} points"
-    return f"{said} (95% interval; {points(found['gap'])} expected).{_compared(result, which, ends)}"
+    return f"{said} (95% interval; {points(found['gap'])} expected).{_compared(recorded, ends)}"
 
 
-def estimate_card(result: Result) -> dict[str, str]:
+def estimate_card(estimate: Estimate, strength: float) -> dict[str, str]:
     """The gap by the answers alone, for the head of the page where no record measures it."""
-    base, selected = result["estimate"]["base"], result["estimate"]["selected"]
+    base, selected = estimate["base"], estimate["selected"]
     spans = [percent_span(found["interval"]) for found in (base, selected)]
     card = {"what": "Gap by the answers alone, points", "after": points(selected["gap"])}
-    if result["selected"]["strength"] == 0:
+    if strength == 0:
         return card | {"small": f"95% interval: {spans[0]}.{' Not known yet.' if tells_little(base) else ''}"}
     unclear = " Not known yet." if tells_little(selected) else ""
     return card | {"before": points(base["gap"]), "small": f"95% intervals: {spans[0]}, then {spans[1]}.{unclear}"}
 
 
-def tells_little(found: Result) -> bool:
+def tells_little(found: Gap) -> bool:
     """Whether an estimate leaves open if there is a gap at all."""
     ends = span(found["interval"])
     return ends is None or interval_tells_little(*ends)
 
 
-def _compared(result: Result, which: str, ends: tuple[float, float]) -> str:
+def _compared(recorded: float | None, ends: tuple[float, float]) -> str:
     """The recorded gap, and whether the interval covers it; nothing where nobody's group is on record."""
-    recorded = result["vanilla" if which == "base" else "selected"]["gap"]
     if not defined(recorded):
         return ""
     if ends[0] <= recorded <= ends[1]:
@@ -173,12 +208,12 @@ def _compared(result: Result, which: str, ends: tuple[float, float]) -> str:
     return f" On record it is {points(recorded)}: the interval does not cover it, it lies {side}."
 
 
-def estimate_section(result: Result) -> dict[str, Any] | None:
+def estimate_section(result: Result) -> EstimateSection | None:
     """What the answers alone say of the gap, before and after, and how that grew with the answers."""
     if result.get("estimate") is None:
         return None
     corrected = result["selected"]["strength"] > 0
-    kinds = ("base", "selected") if corrected else ("base",)
+    kinds: Sequence[Which] = ("base", "selected") if corrected else ("base",)
     return {
         "text": [estimate_sentence(result, which) for which in kinds],
         "base": _estimate_chart(result, "base"),
@@ -187,16 +222,16 @@ def estimate_section(result: Result) -> dict[str, Any] | None:
     }
 
 
-def _estimate_chart(result: Result, which: str) -> Markup | None:
+def _estimate_chart(result: Result, which: Which) -> Markup | None:
     """The interval by number of answers, and the recorded gap of what would have been selected then."""
-    rounds = [entry for entry in result["rounds"] if entry["estimate"] is not None]
+    rounds = [(entry, estimate[which]) for entry in result["rounds"] if (estimate := entry["estimate"]) is not None]
     if not rounds:
         return None
-    answered = [entry["answered"] for entry in rounds]
-    found = [entry["estimate"][which] for entry in rounds]
+    answered = [entry["answered"] for entry, _ in rounds]
+    found = [one for _, one in rounds]
     ends = [span(one["interval"]) or (None, None) for one in found]
     base = result["vanilla"]["gap"]
-    recorded = [base if which == "base" else entry["choice"]["test"]["gap"] for entry in rounds]
+    recorded = [base if which == "base" else tested(entry, "gap") for entry, _ in rounds]
     series: list[Series] = [
         ("high", "c4 thin", [high for _, high in ends]),
         ("expected", "after", [one["gap"] for one in found]),
@@ -212,6 +247,11 @@ def _estimate_chart(result: Result, which: str) -> Markup | None:
     return answers_chart(answered, series, f"Gap of {whose}, points", alt)
 
 
+def tested(entry: Round, metric: MetricName) -> float | None:
+    """What would have been chosen after a round achieves on the test part."""
+    return None if entry["choice"] is None else entry["choice"]["test"][metric]
+
+
 def choice_text(result: Result) -> list[str]:
     """How the operating point was chosen."""
     judged = count(result["n_train"] + result["n_validation"])
@@ -219,9 +259,9 @@ def choice_text(result: Result) -> list[str]:
     return [
         f"Every direction and strength of correction was judged on the {judged} people "
         "of the training and validation parts, by draws of what the answers leave open about everybody's group. "
-        f"Allowed was a loss of {points(limits['max_accuracy_loss'])} points of accuracy and "
-        f"{points(limits['max_balanced_loss'])} of balanced accuracy, standard errors included; the "
-        "test part had no say."
+        f"Allowed was a loss of {points(limits.get('max_accuracy_loss'))} points of accuracy and "
+        f"{points(limits.get('max_balanced_loss'))} of balanced accuracy, standard errors included; the test part had "
+        "no say."
     ]
 
 
@@ -229,8 +269,8 @@ def expected_table(result: Result) -> Table:
     """What was expected at every place of the path, by which the choice was made."""
     rows = []
     for entry in (result["vanilla"], *result["tradeoff"]):
-        found = entry["expected"] or {}
-        gap = Cell(points(found.get("gap")), percent_span(found.get("interval")))
+        found: Expected = entry["expected"] or {"gap": None, "interval": [None, None]}
+        gap = Cell(points(found["gap"]), percent_span(found["interval"]))
         if entry["strength"] == 0:
             rows.append([Cell(strength_cell(result, entry)), gap, *[Cell(UNDEFINED)] * 5])
             continue
@@ -263,10 +303,11 @@ def chosen_text(result: Result) -> list[str]:
     if verification is not None:
         said.append(f"Put to the test on fresh answers: {verification['words']}")
         return said
-    return said + ([confirming_text(result["outlook"])] if result["outlook"] else [])
+    outlook = result["outlook"]
+    return said if outlook is None or isinstance(outlook, list) else [*said, confirming_text(outlook)]
 
 
-def confirming_text(outlook: Result) -> str:
+def confirming_text(outlook: ConfirmingJson) -> str:
     """How many answers would confirm the leading correction."""
     answers = outlook["confirming_answers"]
     if answers is None:
@@ -279,8 +320,8 @@ def confirming_text(outlook: Result) -> str:
 
 def arbitrary_text(result: Result) -> str:
     """Whose change hangs on what the answers leave open; nothing where nobody's decision changes."""
-    found = (result["correction"] or {}).get("steadiness")
-    if not found or not found["changed"]:
+    found = None if result["correction"] is None else result["correction"]["steadiness"]
+    if found is None or not found["changed"]:
         return ""
     return (
         f"Of the {count(found['changed'])} people of the training and validation parts whose decision changes, "
@@ -289,42 +330,40 @@ def arbitrary_text(result: Result) -> str:
     )
 
 
-Facts = Mapping[str, Any]
-
 NOT_VERIFIED = "The answers that chose a correction are no test of it; audit answers are."
 
 
-def expected_sentences(estimate: Facts | None, strength: float | None) -> list[str]:
+def expected_sentences(estimate: SpeakingGapsJson | None, strength: float | None) -> list[str]:
     """The gap to expect of the base model, and of the corrected one where decisions change; nothing without any."""
     if estimate is None:
         return []
-    found = {"estimate": estimate, "vanilla": {"gap": None}, "selected": {"gap": None}}
-    return [estimate_sentence(found, which) for which in (("base", "selected") if strength else ("base",))]
+    base = _gap_sentence(estimate["base"], "base", None)
+    return [base, _gap_sentence(estimate["selected"], "selected", None)] if strength else [base]
 
 
-def audit_says_more(estimate: Facts | None, gap: Facts) -> bool:
+def audit_says_more(estimate: SpeakingGapsJson | None, gap: EstimateJson) -> bool:
     """Whether the audit knows the base model's gap better than the training answers do."""
-    if estimate is None or tells_little(estimate["base"]):
+    ends = None if estimate is None else span(estimate["base"]["interval"])
+    if ends is None or interval_tells_little(*ends):
         return True
-    low, high = estimate["base"]["interval"]
-    known = defined(gap["low"]) and defined(gap["high"])
-    return bool(known and gap["high"] - gap["low"] <= high - low)
+    low, high = gap["low"], gap["high"]
+    return defined(low) and defined(high) and high - low <= ends[1] - ends[0]
 
 
-def expected_card(facts: Facts) -> dict[str, str]:
+def expected_card(estimate: SpeakingGapsJson, strength: float | None) -> dict[str, str]:
     """The gap to expect, as the head of the page shows it."""
-    base, selected = (facts["estimate"][name] for name in ("base", "selected"))
+    base, selected = estimate["base"], estimate["selected"]
     spans = [percent_span(one["interval"]) for one in (base, selected)]
     card = {"what": "Gap to expect, points"}
     if tells_little(base):
         return card | {"after": "not known yet", "small": f"By the answers, 95% interval: {spans[0]}."}
-    if not facts["strength"]:
+    if not strength:
         return card | {"after": points(base["gap"]), "small": f"By the answers, 95% interval: {spans[0]}."}
     small = f"By the answers, 95% intervals: {spans[0]}, then {spans[1]}."
     return card | {"before": points(base["gap"]), "after": points(selected["gap"]), "small": small}
 
 
-def expected_section(facts: Facts) -> dict[str, Any] | None:
+def expected_section(facts: CampaignFacts) -> ExpectedSection | None:
     """What the answers say of every place on the correction's path; None where heads were trained."""
     if not facts["path"] or "interval" not in facts["path"][0]:
         return None
@@ -334,10 +373,10 @@ def expected_section(facts: Facts) -> dict[str, Any] | None:
         rows.append(
             [
                 Cell(f"{point['strength']:.3g}" if point["strength"] else "0, the model as it is"),
-                Cell(points(point["gap"]), percent_span(point["interval"])),
+                Cell(points(point["gap"]), percent_span(point.get("interval"))),
                 Cell(percent(point["accuracy"])),
-                Cell(percent(point["balanced_accuracy"])),
-                Cell(percent(point["changed"])),
+                Cell(percent(point.get("balanced_accuracy"))),
+                Cell(percent(point.get("changed"))),
             ]
         )
     columns = ["Strength", "Gap to expect", "Accuracy", "Balanced accuracy", "Decisions changed"]

@@ -8,10 +8,9 @@ from typing import Any
 
 from apod.fairness.notions import NOTIONS
 from apod.method.settings import SETTINGS
+from apod.report.result import Data, Result
 from apod.report.tables import Cell, Table
 from apod.report.words import count, percent, seconds
-
-Result = Mapping[str, Any]
 
 COMMAND_WIDTH = 88
 MOST_FEATURES = 40
@@ -80,8 +79,8 @@ def settings_table(result: Result) -> Table:
     rows += [_row("Dataset", result["dataset"]), *_data_rows(result.get("data"))]
     rows += [_row("Preset", result["preset"]), _row("Seed", result["seed"])]
     rows.append(_row("Budget", f"{count(result['budget'])} answers"))
-    parts = [count(result[key]) for key in ("n_train", "n_validation", "n_test")]
-    rows.append(_row("People", f"{parts[0]} training, {parts[1]} validation, {parts[2]} test"))
+    people = f"{count(result['n_train'])} training, {count(result['n_validation'])} validation"
+    rows.append(_row("People", f"{people}, {count(result['n_test'])} test"))
     rows.append(_row("Reference group", result["reference"]))
     rows.append(
         _row("Fairness metric of the paper's score", {"eop": "EOP", "delta_eo": "ΔEO"}.get(result["metric"], "–"))
@@ -96,7 +95,7 @@ def setting_names() -> dict[str, str]:
     return SIZE_NAMES | {name: meaning.title for name, meaning in SETTINGS.items()}
 
 
-def _data_rows(data: Result | None) -> list[list[Cell]]:
+def _data_rows(data: Data | None) -> list[list[Cell]]:
     """What identifies the data; results of earlier versions do not say."""
     if data is None:
         return []
@@ -140,8 +139,8 @@ def timing_table(result: Result) -> Table:
 
 def command(result: Result) -> str:
     """The command line that runs this again, with everything that can be told on it."""
-    settings = result["settings"]
-    options = {"--preset": result["preset"], "--seed": result["seed"], "--budget": result["budget"]}
+    settings: Mapping[str, object] = result["settings"]
+    options: dict[str, object] = {"--preset": result["preset"], "--seed": result["seed"], "--budget": result["budget"]}
     for name, meaning in SETTINGS.items():
         if meaning.option is not None and settings.get(name):
             options[meaning.option] = _argument(settings[name])
@@ -156,6 +155,6 @@ def command(result: Result) -> str:
     return " \\\n".join(lines)
 
 
-def _argument(value: Any) -> Any:
+def _argument(value: object) -> object:
     """As it stands on the command line."""
     return ",".join(f"{one:g}" for one in value) if isinstance(value, (list, tuple)) else value

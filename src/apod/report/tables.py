@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal
 
-from apod.fairness.metrics import RATE_WORDS, RATES
+from apod.audit.json_types import AuditJson, EstimateJson
+from apod.fairness.metrics import RATE_WORDS, RATES, RateName
 from apod.fairness.notions import EQUALIZED_ODDS, Notion, find_notion
+from apod.report.result import Answer, Changes, Metrics, Reason, Result, ValidationScores
 from apod.report.words import (
     UNDEFINED,
     Value,
@@ -23,11 +26,19 @@ from apod.report.words import (
     signed_points,
 )
 
-Result = Mapping[str, Any]
+if TYPE_CHECKING:  # runs are reported on without loading what campaigns need
+    from apod.report.facts import AnyGroupRates, AnyMetrics, AnyResult
+
+DifferenceName = Literal["tpr_difference", "fpr_difference", "selection_rate_difference"]
+DIFFERENCES: Mapping[RateName, DifferenceName] = MappingProxyType(
+    {"tpr": "tpr_difference", "fpr": "fpr_difference", "selection_rate": "selection_rate_difference"}
+)
+"""What an audit calls the difference of a rate."""
 
 CONTRADICTS = 0.1
 """A share of a group that the proxy misses by so much is said."""
 
+NOT_JUDGED: ValidationScores = {"accuracy": None, "fairness": None, "score": None}
 MOST_ROWS = 500
 """Longer tables end here and point to result.json."""
 
@@ -52,7 +63,7 @@ class Table:
     left_out: int = 0  # rows beyond MOST_ROWS
 
 
-def estimated(estimate: Result, show: Callable[[Value], str]) -> Cell:
+def estimated(estimate: EstimateJson, show: Callable[[Value], str]) -> Cell:
     """An estimate over its interval; the interval alone where answers are too few for one."""
     if not (defined(estimate["low"]) and defined(estimate["high"])):
         return Cell(UNDEFINED)
@@ -64,7 +75,7 @@ def _cells(*texts: str) -> list[Cell]:
     return [Cell(text) for text in texts]
 
 
-def notion_of(result: Result) -> Notion:
+def notion_of(result: Result | AuditJson) -> Notion:
     """Whose gap a result speaks of; results of earlier versions know but one."""
     return find_notion(result.get("notion", EQUALIZED_ODDS.name))
 
@@ -74,38 +85,48 @@ def base_name(result: Result) -> str:
     return "no mitigation" if result.get("model") is None else "base model"
 
 
-def groups_table(result: Result) -> Table:
+def groups_table(result: AnyResult) -> Table:
     """Every group's rates without and with mitigation; without alone where nothing is mitigated."""
     vanilla, selected = result["vanilla"], result["selected"]
     rows = []
     for name in result["group_names"]:
         before = vanilla["groups"][name]
-        row = _cells(name, before.get("people") or count(before["n"]), *_positives(result, before))
+        row = _cells(name, _people(before), *_positives(before))
         for rate in RATES:
             row.append(_rate(vanilla, name, rate))
             if selected is not None:
                 row += [_rate(selected, name, rate), Cell(_difference(before[rate], selected["groups"][name][rate]))]
         rows.append(row)
     columns = ["Group", "People"]
-    if any(_positives(result, group) for group in vanilla["groups"].values()):
+    if any(_positives(group) for group in vanilla["groups"].values()):
         columns.append(f"{label_name(result['label_names'][1])[:1].upper()}{label_name(result['label_names'][1])[1:]}")
-    for rate in RATE_WORDS.values():
-        columns += [rate] if selected is None else [f"{rate} without", "with", "change"]
+    for title in RATE_WORDS.values():
+        columns += [title] if selected is None else [f"{title} without", "with", "change"]
     return Table("Rates per recorded group on the test part, in percent; changes in points", columns, rows)
 
 
-def _positives(result: Result, group: Result) -> list[str]:
+def _people(group: AnyGroupRates) -> str:
+    people = group.get("people")  # an audit says about how many they are
+    return people if isinstance(people, str) else count(group["n"])
+
+
+def _positives(group: AnyGroupRates) -> list[str]:
     """How many of a group have the positive label, and which share that is; nothing where nobody counted."""
-    positives = group.get("n_positive")
+    positives, people = group.get("n_positive"), group["n"]
     if positives is None:
         return []
-    return [f"{count(positives)} ({percent(positives / group['n'], 0)})" if group["n"] else "0"]
+    return [f"{count(positives)} ({percent(positives / people, 0)})" if people else "0"]
 
 
-def _rate(metrics: Result, name: str, rate: str) -> Cell:
-    interval = metrics["intervals"].get("groups", {}).get(name, {}).get(rate)
-    value, ends = metrics["groups"][name][rate], percent_span(interval)
+def _rate(metrics: AnyMetrics, name: str, rate: RateName) -> Cell:
+    value, ends = metrics["groups"][name][rate], percent_span(group_interval(metrics, name, rate))
     return Cell(ends) if value is None and ends else Cell(percent(value), ends)
+
+
+def group_interval(metrics: AnyMetrics, name: str, rate: RateName) -> Sequence[Value] | None:
+    """The interval of one group's rate, where there is one."""
+    found = metrics["intervals"]["groups"].get(name)
+    return None if found is None else found[rate]
 
 
 def _difference(before: float | None, after: float | None) -> str:
@@ -133,7 +154,7 @@ def choice_table(result: Result) -> Table:
     """Every strength at its best round: the paper's measures, and what the choice was made by."""
     rows = []
     for entry in _curve(result):
-        validation = entry["validation"]
+        judged = entry["validation"] or NOT_JUDGED
         rows.append(
             _cells(
                 strength_cell(result, entry),
@@ -141,8 +162,9 @@ def choice_table(result: Result) -> Table:
                 decimal(entry["delta_eo"]),
                 points(entry["demographic_parity_difference"]),
                 count(entry["round"]),
-                percent(validation.get("accuracy")),
-                *(decimal(validation.get(name)) for name in ("fairness", "score")),
+                percent(judged["accuracy"]),
+                decimal(judged["fairness"]),
+                decimal(judged["score"]),
             )
         )
     columns = ["Strength", "EOP", "ΔEO", "Difference of selection rates, points", "Kept from round"]
@@ -151,11 +173,11 @@ def choice_table(result: Result) -> Table:
     return Table(caption, columns, rows, 1, selected_row(result))
 
 
-def _curve(result: Result) -> list[Result]:
+def _curve(result: Result) -> list[Metrics]:
     return [result["vanilla"], *result["tradeoff"]]
 
 
-def strength_cell(result: Result, entry: Result) -> str:
+def strength_cell(result: Result, entry: Metrics) -> str:
     """A strength, with what it is called."""
     chosen = ", selected" if entry["strength"] == result["selected"]["strength"] else ""
     if entry["strength"] == 0:
@@ -189,10 +211,11 @@ def changes_table(result: Result) -> Table:
     return Table("Decisions on the test part that mitigation changes", columns, rows)
 
 
-def _both_ways(changes: Result, excluded: int) -> list[str]:
+def _both_ways(changes: Changes, excluded: int) -> list[str]:
     if excluded:  # the directions of people without a recorded group are not in the result
         return [UNDEFINED, UNDEFINED]
-    return [count(sum(g[way] for g in changes["groups"].values())) for way in ("to_negative", "to_positive")]
+    flips = changes["groups"].values()
+    return [count(sum(one["to_negative"] for one in flips)), count(sum(one["to_positive"] for one in flips))]
 
 
 def subgroups_table(result: Result) -> Table | None:
@@ -217,7 +240,7 @@ def subgroups_table(result: Result) -> Table | None:
     return Table("Subgroups after the last answer", columns, rows)
 
 
-def answers_table(answers: Sequence[Result]) -> Table:
+def answers_table(answers: Sequence[Answer]) -> Table:
     """Everyone asked about, in order, and why."""
     shown = list(enumerate(answers[:MOST_ROWS], 1))
     columns: dict[str, list[str]] = {
@@ -231,22 +254,23 @@ def answers_table(answers: Sequence[Result]) -> Table:
         "Looked among": [_looked_in(answer["reason"]) for _, answer in shown],
     }
     words = len(columns)
-    for title, name, show in (("Accuracy there", "centred_accuracy", signed_points), ("Distance", "distance", plain)):
-        if any(answer["reason"].get(name) is not None for answer in answers):  # not every rule looks at it
-            columns[title] = [show(answer["reason"].get(name)) for _, answer in shown]
+    if any(answer["reason"].get("centred_accuracy") is not None for answer in answers):  # not every rule looks at it
+        columns["Accuracy there"] = [signed_points(answer["reason"].get("centred_accuracy")) for _, answer in shown]
+    if any(answer["reason"].get("distance") is not None for answer in answers):
+        columns["Distance"] = [plain(answer["reason"].get("distance")) for _, answer in shown]
     columns["Probability"] = [plain(answer["probability"]) for _, answer in shown]
     rows = [_cells(*texts) for texts in zip(*columns.values(), strict=True)]
     left_out = max(0, len(answers) - MOST_ROWS)
     return Table("Everyone asked about, in order", list(columns), rows, words, left_out=left_out)
 
 
-def _rule(answer: Result) -> str:
+def _rule(answer: Answer) -> str:
     rule, entropy = str(answer["reason"].get("rule", "not recorded")), answer["reason"].get("entropy")
     rule += f", entropy {plain(entropy)}" if entropy is not None else ""
     return rule if answer["purpose"] == "training" else f"{rule} ({answer['purpose']})"
 
 
-def _looked_in(reason: Result) -> str:
+def _looked_in(reason: Reason) -> str:
     group, label = reason.get("group"), reason.get("label")
     if group is None:
         return "everybody" if label is None else label_name(label)
@@ -256,15 +280,16 @@ def _looked_in(reason: Result) -> str:
 def bound_table(result: Result) -> Table:
     """Every term of Theorem 1 per round, in the theorem's letters."""
     rows = []
-    for entry in result["bound"][-MOST_ROWS:]:
-        worst = entry["groups"].get(entry["worst_group"], {})
-        numbers = (entry["epsilon"], entry["L"], entry["K_l"], entry["K_h"], worst.get("delta"))
+    for entry in (result["bound"] or [])[-MOST_ROWS:]:
+        worst = entry["groups"].get(entry["worst_group"])
+        delta, answers = (None, None) if worst is None else (worst["delta"], worst["n"])
+        numbers = (entry["epsilon"], entry["L"], entry["K_l"], entry["K_h"], delta)
         terms = (entry["sampling_term"], entry["covering_term"], entry["bound"], entry["observed"])
         rows.append(
             _cells(
                 count(entry["answered"]),
                 entry["worst_group"],
-                count(worst.get("n")),
+                count(answers),
                 *(plain(value) for value in (*numbers, *terms)),
             )
         )
@@ -305,5 +330,5 @@ def proxy_hits(result: Result) -> str:
     told = [a for a in result["answers"] if a["group"] is not None and a["reason"].get("group") is not None]
     if not told:
         return ""
-    right = sum(a["group"] == a["reason"]["group"] for a in told)
+    right = sum(a["group"] == a["reason"].get("group") for a in told)
     return f"The group they were picked for is the proxy's guess; it was right for {right} of {len(told)}."

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal, TypeGuard
 
-from apod.fairness.metrics import RATE_WORDS, RATES
+from apod.audit.json_types import EstimateJson
+from apod.fairness.metrics import RATE_WORDS, RATES, GroupRatesJson, RateName
+from apod.report.result import MetricName, Metrics, Result
 
 UNDEFINED = "–"
 
@@ -15,16 +17,17 @@ Value = float | int | None
 Span = tuple[float, float]
 
 
-def defined(value: Value) -> bool:
+def defined(value: Value) -> TypeGuard[float]:
     """Whether there is a number."""
     return value is not None and math.isfinite(value)
 
 
 def span(pair: Sequence[Value] | None) -> Span | None:
     """An interval's two ends, or None where it is undefined."""
-    if pair is None or len(pair) != 2 or pair[0] is None or pair[1] is None:
+    if pair is None or len(pair) != 2:
         return None
-    return (float(pair[0]), float(pair[1])) if defined(pair[0]) and defined(pair[1]) else None
+    low, high = pair
+    return (float(low), float(high)) if defined(low) and defined(high) else None
 
 
 def count(value: Value) -> str:
@@ -74,7 +77,7 @@ def percent_span(pair: Sequence[Value] | None) -> str:
     return "" if ends is None else f"{points(ends[0])} to {points(ends[1])}"
 
 
-def within(estimate: Mapping[str, Any] | None, show: Callable[[Value], str] = points) -> str:
+def within(estimate: EstimateJson | None, show: Callable[[Value], str] = points) -> str:
     """An estimate with its interval, 13.3 (6.8 to 14.4); the interval alone where answers are too few for one."""
     if estimate is None or not (defined(estimate["low"]) and defined(estimate["high"])):
         return "not known"
@@ -106,7 +109,7 @@ def _rounded(value: float, digits: int) -> float:
     return round(value, digits) + 0.0  # + 0.0 turns -0.0 into 0.0
 
 
-Result = Mapping[str, Any]
+Way = Literal["to_negative", "to_positive"]
 Direction = Literal["smaller", "larger", "unclear", "same", "undefined"]
 
 BALANCED_ACCURACY_LOSS = 0.015
@@ -155,15 +158,15 @@ class Change:
         return self.before_span[1] < self.after_span[0] or self.after_span[1] < self.before_span[0]
 
 
-def change_of(result: Result, metric: str) -> Change:
+def change_of(result: Result, metric: MetricName) -> Change:
     """How a metric of the test part changed from vanilla to selected."""
-    vanilla, selected = result["vanilla"], result["selected"]
+    vanilla, selected, differences = result["vanilla"], result["selected"], result.get("differences")
     return Change(
         vanilla[metric],
         selected[metric],
         span(vanilla["intervals"].get(metric)),
         span(selected["intervals"].get(metric)),
-        span((result.get("differences") or {}).get(metric)),
+        span(differences and differences.get(metric)),
     )
 
 
@@ -259,10 +262,14 @@ def _cost_sentence(result: Result) -> str:
 def _most_affected(result: Result) -> str:
     """The largest flow, where it is most of all changes."""
     negative, positive = (label_name(name) for name in result["label_names"])
+    ways: tuple[tuple[Way, str, str], ...] = (
+        ("to_positive", negative, positive),
+        ("to_negative", positive, negative),
+    )
     flows = [
         (flips[key], name, f"from {old} to {new}")
         for name, flips in result["changes"]["groups"].items()
-        for key, old, new in (("to_positive", negative, positive), ("to_negative", positive, negative))
+        for key, old, new in ways
     ]
     number, name, way = max(flows, default=(0, "", ""))
     if 2 * number <= result["changes"]["total"]:
@@ -270,11 +277,16 @@ def _most_affected(result: Result) -> str:
     return f", {count(number)} of them people recorded as {name} who go {way}"
 
 
-def selection_rate(metrics: Result) -> float | None:
+def selection_rate(metrics: Metrics) -> float | None:
     """Share of everybody with a recorded group who is predicted positive."""
-    known = [g for g in metrics["groups"].values() if g["n"] and g["selection_rate"] is not None]
-    people = sum(g["n"] for g in known)
-    return sum(g["n"] * g["selection_rate"] for g in known) / people if people else None
+    known = [(g["n"], rate) for g in metrics["groups"].values() if g["n"] and (rate := g["selection_rate"]) is not None]
+    people = sum(n for n, _ in known)
+    return sum(n * rate for n, rate in known) / people if people else None
+
+
+def known_rates(groups: Mapping[str, GroupRatesJson], rate: RateName) -> dict[str, float]:
+    """One rate of every group that has one."""
+    return {name: value for name, found in groups.items() if defined(value := found[rate])}
 
 
 def _cautions(result: Result, gap: Change) -> list[Caution]:
@@ -294,7 +306,8 @@ def _vanished(result: Result) -> Caution | None:
         )
         return Caution(f"Almost nobody is predicted {positive} any more", text)
     for name, old in vanilla["groups"].items():
-        rate, new = old["selection_rate"], selected["groups"].get(name, {}).get("selection_rate")
+        found = selected["groups"].get(name)
+        rate, new = old["selection_rate"], None if found is None else found["selection_rate"]
         if rate and new is not None and new < NEARLY_NOBODY * rate:
             text = f"{percent(new)} of {name} are predicted {positive}, {percent(rate)} were without mitigation."
             return Caution(f"Almost nobody of {name} is predicted {positive} any more", text)
@@ -306,16 +319,17 @@ def _turned_round(result: Result) -> Caution | None:
     vanilla, selected = result["vanilla"]["groups"], result["selected"]["groups"]
     found = []
     for rate in RATES:
-        known = [name for name in vanilla if defined(vanilla[name][rate]) and defined(selected[name][rate])]
+        old, new = known_rates(vanilla, rate), known_rates(selected, rate)
+        known = [name for name in old if name in new]
         if len(known) < 2:
             continue
-        low, high = (pick(known, key=lambda name: vanilla[name][rate]) for pick in (min, max))
-        before, after = (groups[high][rate] - groups[low][rate] for groups in (vanilla, selected))
+        low, high = min(known, key=lambda name: old[name]), max(known, key=lambda name: old[name])
+        before, after = (rates[high] - rates[low] for rates in (old, new))
         if before >= TURNED and after <= -TURNED:
             found.append(
                 f"{RATE_WORDS[rate]}: {high} had {points(before)} points more than {low} "
-                f"({percent(vanilla[high][rate])} against {percent(vanilla[low][rate])}) and now has {points(-after)} "
-                f"less ({percent(selected[high][rate])} against {percent(selected[low][rate])})"
+                f"({percent(old[high])} against {percent(old[low])}) and now has {points(-after)} "
+                f"less ({percent(new[high])} against {percent(new[low])})"
             )
     if not found:
         return None

@@ -18,7 +18,8 @@ from apod.classifier import APODClassifier
 from apod.data.dataset import UNKNOWN, Dataset, IntArray, Split
 from apod.method.algorithm1 import Alternating, Answered, Ask
 from apod.method.settings import Settings
-from apod.run.checkpoint import Checkpoint
+from apod.report.result import Answer, ApproachFacts, OperatingPoint, Round, RoundByApproach
+from apod.run.checkpoint import Checkpoint, Recorded
 from apod.run.record import Measured, answer_entry
 
 BoolArray = npt.NDArray[np.bool_]
@@ -32,11 +33,11 @@ class Finished:
     """What a run ends with: the base model and every operating point, and which of them is selected."""
 
     decided: BoolArray  # (K, n_test) decisions on the test part, the base model's first
-    points: list[dict[str, Any]]  # (K,) what result.json says of each beside its metrics
+    points: list[OperatingPoint]  # (K,) what result.json says of each beside its metrics
     selected: int
     reason: str | None  # why that one
     trajectory: int  # whose answers it was trained on
-    facts: dict[str, Any]  # what result.json says of this approach alone
+    facts: ApproachFacts  # what result.json says of this approach alone
 
 
 class Approach(Protocol):
@@ -62,7 +63,7 @@ class Approach(Protocol):
         """The three parts."""
         ...
 
-    def round_entry(self) -> dict[str, Any]:
+    def round_entry(self) -> RoundByApproach:
         """What result.json says of the round that just ended, beside its number, its answers and its time."""
         ...
 
@@ -74,11 +75,11 @@ class Approach(Protocol):
         """Whether the rest of the budget is no longer worth asking for."""
         ...
 
-    def save(self, checkpoint: Checkpoint, record: dict[str, Any]) -> None:
+    def save(self, checkpoint: Checkpoint, record: Recorded) -> None:
         """Save what the answers alone do not say of the state after a round."""
         ...
 
-    def load(self, checkpoint: Checkpoint, heard: Heard, record: dict[str, Any]) -> dict[str, Any] | None:
+    def load(self, checkpoint: Checkpoint, heard: Heard, record: Recorded) -> Recorded | None:
         """Take up the state after the last round saved, and give its record; None where rounds are run again."""
         ...
 
@@ -90,7 +91,7 @@ class Approach(Protocol):
         """The operating points after the last round."""
         ...
 
-    def sizes(self) -> dict[str, Any]:
+    def sizes(self) -> Mapping[str, object]:
         """Sizes of what is trained, beside the settings."""
         ...
 
@@ -124,10 +125,10 @@ class Recorder:
 
     def __init__(self, approach: Approach) -> None:
         self._approach = approach
-        self.rounds: list[dict[str, Any]] = []
-        self.answers: list[list[dict[str, Any]]] = [[] for _ in approach.mitigation.answers]
+        self.rounds: list[Round] = []
+        self.answers: list[list[Answer]] = [[] for _ in approach.mitigation.answers]
 
-    def take(self, heard: list[Answered], seconds: float) -> list[dict[str, Any]]:
+    def take(self, heard: list[Answered], seconds: float) -> list[Answer]:
         """Record one round after its refit; gives the new answers' entries."""
         mitigation = self._approach.mitigation
         entries = [self._answer(one) for one in heard]
@@ -150,18 +151,18 @@ class Recorder:
         rows = np.concatenate([split.train, split.validation])
         self.answers[0] += [answer_entry(self._approach.dataset, rows, one, None) for one in heard]
 
-    def _answer(self, heard: Answered) -> dict[str, Any]:
+    def _answer(self, heard: Answered) -> Answer:
         approach, trajectory = self._approach, heard.question.trajectory
         strength = approach.asking_strength(trajectory)
         entry = answer_entry(approach.dataset, approach.split.train, heard, strength)
         self.answers[trajectory].append(entry)
         return entry
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Recorded:
         """What a checkpoint needs to go on recording."""
         return {"rounds": self.rounds, "answers": self.answers}
 
-    def restore(self, saved: Mapping[str, Any]) -> None:
+    def restore(self, saved: Recorded) -> None:
         """Resume from a checkpoint."""
         self.rounds, self.answers = saved["rounds"], saved["answers"]
 

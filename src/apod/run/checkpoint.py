@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -26,12 +26,42 @@ from apod.data.dataset import UNKNOWN, Dataset
 from apod.errors import CheckpointError
 from apod.files import Arrays, digest, read_arrays, write_arrays, write_private
 from apod.method.algorithm1 import Answers, Question
+from apod.report.result import Answer, Bound, PosteriorChoice, Round
 from apod.report.run_page import SCHEMA_VERSION
 from apod.run.record import AUDIT, VERIFYING
 
 if TYPE_CHECKING:
     from apod.method.choice import BestHeads
     from apod.method.head_mitigation import Mitigation
+
+
+class RunFacts(TypedDict):
+    """What a run must have in common with the one it continues."""
+
+    settings: dict[str, object]
+    seed: int
+    budget: int
+    split: list[float]
+    audit_share: NotRequired[float]
+    verify_share: NotRequired[float]
+    known: NotRequired[str]
+    score: NotRequired[str]
+    criterion: NotRequired[str]
+
+
+class Recorded(TypedDict):
+    """What was recorded of the rounds so far."""
+
+    rounds: list[Round]
+    answers: list[list[Answer]]  # of every trajectory
+
+
+class RecordedHeads(Recorded):
+    """The same where heads are trained, with what their approach keeps."""
+
+    choices: list[PosteriorChoice | None]  # of every round, as the posterior has them, shown or not
+    bounds: list[list[Bound]]  # of every trajectory
+    scores: list[dict[str, list[float | None]]]  # of every round
 
 
 @dataclass(frozen=True)
@@ -45,7 +75,7 @@ class Sizes:
     groups: int
 
 
-def fingerprint(dataset: Dataset, facts: dict[str, Any]) -> str:
+def fingerprint(dataset: Dataset, facts: RunFacts) -> str:
     """What a run must have in common with the one it continues: features, labels, settings, seed, budget."""
     names = json.dumps([dataset.key, dataset.group_names])
     return digest(json.dumps(facts, sort_keys=True), *_features(dataset), dataset.labels, names)
@@ -61,6 +91,10 @@ def _features(dataset: Dataset) -> list[npt.NDArray[Any]]:
     if is_large(len(dataset)):
         return [block for _, block in blocks(dataset.features.to_numpy())]  # views
     return [pd.util.hash_pandas_object(dataset.features, index=False).to_numpy()]
+
+
+Line = dict[str, Any]
+"""A line of answers, or of whatever stands where one should: nothing of it is trusted before it is checked."""
 
 
 class Checkpoint:
@@ -106,10 +140,10 @@ class Checkpoint:
         write_private(self._answers, b"".join(line + b"\n" for line in lines))
         return found
 
-    def _chained(self, entries: list[dict[str, Any]]) -> dict[tuple[int, int], int]:
+    def _chained(self, entries: list[Line]) -> dict[tuple[int, int], int]:
         found: dict[tuple[int, int], int] = {}
         for entry in entries:
-            given: dict[str, Any] = {name: entry.get(name) for name in ("trajectory", "row", "group")}
+            given: Line = {name: entry.get(name) for name in ("trajectory", "row", "group")}
             self._last = line_digest(self._last, given)
             _require(entry == given | {"digest": self._last}, "a line of answers was changed, added or taken away")
             _require(all(type(value) is int for value in given.values()), "an answer is not the number of a group")
@@ -117,7 +151,7 @@ class Checkpoint:
         _require(len(found) == len(entries), "a row was answered twice")
         return found
 
-    def save(self, mitigation: Mitigation, best: BestHeads, record: dict[str, Any]) -> None:
+    def save(self, mitigation: Mitigation, best: BestHeads, record: RecordedHeads) -> None:
         """Save the state after a round, together with what was recorded of the rounds so far."""
         facts = {
             "key": self._key,
@@ -128,11 +162,11 @@ class Checkpoint:
         write_arrays(self._state, mitigation.arrays() | _kept(best), facts)
 
     def load(
-        self, mitigation: Mitigation, best: BestHeads, heard: Mapping[tuple[int, int], int], recorded: Collection[str]
-    ) -> dict[str, Any] | None:
+        self, mitigation: Mitigation, best: BestHeads, heard: Mapping[tuple[int, int], int]
+    ) -> RecordedHeads | None:
         """Take the run up where the last round ended; None when it was interrupted before the first.
 
-        `heard` are the answers of the file beside it; `recorded` names what is recorded of a run.
+        `heard` are the answers of the file beside it.
         """
         if not self._state.exists():
             return None
@@ -140,7 +174,7 @@ class Checkpoint:
         try:
             round_, answers = _checked_round(facts["round"]), _checked_answers(facts["answers"], mitigation, heard)
             _check_arrays(arrays, mitigation, best, round_)
-            record = _checked_record(facts["record"], recorded, round_, answers)
+            record = _checked_record(facts["record"], round_, answers)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise _damaged(f"it is no state of a run ({type(error).__name__})") from error
         mitigation.restore(arrays, round_)
@@ -150,7 +184,7 @@ class Checkpoint:
             mitigation.coverage[number].add(told.known()[0].tolist()[told.handed_in :])  # those are there already
         return record
 
-    def _write_line(self, entry: dict[str, Any], mode: str = "a") -> None:
+    def _write_line(self, entry: Mapping[str, object], mode: str = "a") -> None:
         with open(self._answers, mode, opener=_private) as file:
             file.write(json.dumps(entry) + "\n")
             file.flush()
@@ -165,12 +199,12 @@ def _kept(best: BestHeads) -> dict[str, npt.NDArray[Any]]:
     return {f"best.{name}": own for name, own in best.state().items()}
 
 
-def line_digest(last: str, given: Mapping[str, Any]) -> str:
+def line_digest(last: str, given: Mapping[str, object]) -> str:
     """What a line of answers says of itself and, through `last`, of all lines before it."""
     return digest(last, json.dumps(given, sort_keys=True), size=8)
 
 
-def _parse(line: bytes) -> dict[str, Any]:
+def _parse(line: bytes) -> Line:
     try:
         entry = json.loads(line)
     except (ValueError, RecursionError):
@@ -241,8 +275,9 @@ def _check_arrays(arrays: Arrays, mitigation: Mitigation, best: BestHeads, round
             _require(len(found) == len(set(found.tolist())) > 0, "its rounds are repeated or missing")
 
 
-def _checked_record(record: Any, names: Collection[str], round_: int, answers: Sequence[Answers]) -> dict[str, Any]:
+def _checked_record(record: Any, round_: int, answers: Sequence[Answers]) -> RecordedHeads:
     """What was recorded of so many rounds, and of so many answers of each trajectory."""
+    names = RecordedHeads.__annotations__
     _require(isinstance(record, dict) and set(record) == set(names), "its record is not that of a run")
     for name in names:
         _require(isinstance(record[name], list), "its record is not that of a run")
@@ -251,4 +286,4 @@ def _checked_record(record: Any, names: Collection[str], round_: int, answers: S
         _require(fits, "its record is of another number of rounds")
     told = [len(answered) for answered in record["answers"]]
     _require(told == [given.asked for given in answers], "its record is of other answers")
-    return dict(record)
+    return cast(RecordedHeads, dict(record))  # the file's checksum vouches for what its entries hold

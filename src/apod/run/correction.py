@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -30,9 +30,10 @@ from apod.method.verification import Verified, plan_verification
 from apod.models.model import Fitted, fit_scores, probabilities_of
 from apod.models.standard import CANDIDATES, fit_standard
 from apod.randomness import generator
+from apod.report import result
 from apod.run import record
 from apod.run.approach import Finished, Floats, Heard, label_classes, unseen_groups
-from apod.run.checkpoint import Checkpoint
+from apod.run.checkpoint import Checkpoint, Recorded
 from apod.run.record import VERIFYING
 from apod.text import number
 
@@ -97,7 +98,7 @@ class CorrectionOfModel:
         """The operating point in use; 0 is the base model."""
         return self._strengths.index(self.corrected.strength)
 
-    def round_entry(self) -> dict[str, Any]:
+    def round_entry(self) -> result.RoundByApproach:
         """The path of the leading correction, the subgroups, and what the answers say of the gap."""
         found, points = self.mitigation.fitted, self._measured.curve(self._decided())
         strength, test = self._strengths[self.selected], points[self.selected]
@@ -116,7 +117,7 @@ class CorrectionOfModel:
                 "heads": None,
                 "strength": strength,
                 "round": self.mitigation.round - 1,
-                "test": {name: test[name] for name in record.TESTED},
+                "test": record.tested(test),
                 "reason": NOBODY if found is None else found.reason,
                 "outlook": None,
                 "withheld": None,
@@ -130,7 +131,7 @@ class CorrectionOfModel:
     def _decided(self) -> npt.NDArray[np.bool_]:
         return np.asarray(self.corrected.decisions(self._test, self._strengths) == 1)
 
-    def _subgroups(self) -> list[dict[str, Any]]:
+    def _subgroups(self) -> list[result.Subgroup]:
         """People who may still be asked about, by expectation: guesses say how probable a group is, not which it is."""
         labels, groups = self._training_labels, len(self.dataset.group_names)
         members = self.mitigation.membership(SHARES_EVERY)[: len(labels)]
@@ -139,7 +140,7 @@ class CorrectionOfModel:
         undefined = np.full((groups, 2), np.nan)
         return record.subgroups(self.dataset, labels, self.mitigation.answers[0], left, undefined)
 
-    def _estimate(self) -> dict[str, Any] | None:
+    def _estimate(self) -> result.Estimate | None:
         """The gaps to expect on the test part, from the answers alone; None before anybody's group is known."""
         found = self.mitigation.fitted
         if found is None:
@@ -154,10 +155,10 @@ class CorrectionOfModel:
         """Never: the budget is spent."""
         return False
 
-    def save(self, checkpoint: Checkpoint, record: dict[str, Any]) -> None:
+    def save(self, checkpoint: Checkpoint, record: Recorded) -> None:
         """Nothing: the answers are the state."""
 
-    def load(self, checkpoint: Checkpoint, heard: Heard, record: dict[str, Any]) -> None:
+    def load(self, checkpoint: Checkpoint, heard: Heard, record: Recorded) -> None:
         """Nothing: rounds are run again with the answers already heard, and give the same to the bit."""
 
     def verify(self, count: int, ask: Ask, closed: Sequence[int]) -> list[Answered]:
@@ -190,7 +191,7 @@ class CorrectionOfModel:
         self._frozen = planned.fingerprint
         return heard
 
-    def _verification(self) -> dict[str, Any] | None:
+    def _verification(self) -> result.Verification | None:
         found = self._verified
         if found is None:
             return None
@@ -214,7 +215,7 @@ class CorrectionOfModel:
     def finish(self) -> Finished:
         """The path of the leading correction; the base model is selected where none is worth it."""
         found = self.mitigation.fitted
-        points: list[dict[str, Any]] = [
+        points: list[result.OperatingPoint] = [
             {"strength": strength, "round": self.mitigation.round - 1, "validation": None, "expected": None}
             for strength in self._strengths
         ]
@@ -222,8 +223,8 @@ class CorrectionOfModel:
             estimates = found.path_estimates(len(self.split.test), self._seed)
             points[0]["expected"] = _shown(estimates[0])
             for point, place in zip(points[1:], self.places_on_path, strict=True):
-                point["expected"] = _shown(estimates[1 + place]) | self._expected(found, place)
-        facts = {
+                point["expected"] = cast(result.Expected, _shown(estimates[1 + place]) | self._effect(found, place))
+        facts: result.ApproachFacts = {
             "model": self._model(),
             "correction": None if found is None else self._correction(found),
             "verification": self._verification(),
@@ -234,7 +235,7 @@ class CorrectionOfModel:
         }
         return Finished(self._decided(), points, self.selected, self._reason(found), 0, facts)
 
-    def _model(self) -> dict[str, Any]:
+    def _model(self) -> result.Model:
         model = self.fitted.model
         return {
             "name": self.fitted.name,
@@ -245,7 +246,7 @@ class CorrectionOfModel:
             "fingerprint": model.fingerprint,
         }
 
-    def _expected(self, found: FittedCorrection, place: int) -> dict[str, Any]:
+    def _effect(self, found: FittedCorrection, place: int) -> result.CorrectionEffect:
         """What the leading direction is expected to do at one place of its path."""
         at, limits = (found.chosen.direction, place), Limits.from_settings(self.settings)
         costs = found.costs
@@ -261,7 +262,7 @@ class CorrectionOfModel:
             "affordable": bool(affordable(costs, limits)[at]),
         }
 
-    def _correction(self, found: FittedCorrection) -> dict[str, Any]:
+    def _correction(self, found: FittedCorrection) -> result.Correction:
         """The leading correction, applied or not."""
         direction, place = found.correction.direction, found.chosen.strength
         labels = [
@@ -277,11 +278,11 @@ class CorrectionOfModel:
                 for name, weight in zip(self.dataset.group_names, weights, strict=True)
             ],
             "worth": number(found.chosen.worth),
-            **self._expected(found, place),
+            **self._effect(found, place),
             "steadiness": _steadiness(found),
         }
 
-    def sizes(self) -> dict[str, Any]:
+    def sizes(self) -> Mapping[str, object]:
         """Nothing: a model is kept."""
         return {}
 
@@ -378,13 +379,13 @@ def _fit(dataset: Dataset, train: IntArray, settings: Settings, seed: int, score
     return fit_standard(rows, labels, seed, candidates=candidates, threshold=threshold, unread=unread)
 
 
-def _steadiness(found: FittedCorrection) -> dict[str, Any]:
+def _steadiness(found: FittedCorrection) -> result.Steadiness:
     """Of the people whose decision changes, how many changes hang on what the answers leave open."""
     steady = found.steadiness()[found.changed()]
     return {"changed": len(steady), "arbitrary": int((steady < STEADY).sum()), "below": STEADY}
 
 
-def _outlook(found: FittedCorrection) -> dict[str, Any]:
+def _outlook(found: FittedCorrection) -> result.Confirmation:
     """How many fresh answers would confirm the leading correction, if it is as it seems."""
     needed = confirmation(found)
     return {
@@ -395,5 +396,5 @@ def _outlook(found: FittedCorrection) -> dict[str, Any]:
     }
 
 
-def _shown(estimate: GapEstimate) -> dict[str, Any]:
+def _shown(estimate: GapEstimate) -> result.Expected:
     return {"gap": number(estimate.gap), "interval": [number(estimate.low), number(estimate.high)]}

@@ -8,12 +8,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from apod import __version__
 from apod.audit.estimate import ENOUGH
+from apod.audit.json_types import AuditJson
 from apod.data.blocks import is_large
 from apod.data.dataset import UNKNOWN, Dataset, IntArray, check_group_count
 from apod.errors import InputError
@@ -23,9 +24,10 @@ from apod.method.algorithm1 import Answered, Answers, run_rounds
 from apod.method.annotators import Annotator, Interview, RecordedGroups
 from apod.method.settings import PER_STRENGTH, Settings, answers_allowed
 from apod.processes import blas_on_one_thread, one_thread
+from apod.report.result import Answer, GuessedGaps, Metrics, Result, Round, RunSettings
 from apod.report.run_page import SCHEMA_VERSION
 from apod.run.approach import Approach, Finished, Recorder, answers_notes, measured
-from apod.run.checkpoint import Checkpoint, Sizes, data_fingerprint, fingerprint
+from apod.run.checkpoint import Checkpoint, RunFacts, Sizes, data_fingerprint, fingerprint
 from apod.run.correction import CorrectionOfModel
 from apod.run.record import Audited, Measured, audited
 
@@ -45,7 +47,7 @@ class Listener:
     def body(self, done: int, total: int, text: str) -> None:
         """Pre-training of the body moved on."""
 
-    def round(self, entry: dict[str, Any], answers: list[dict[str, Any]], budget: int) -> None:
+    def round(self, entry: Round, answers: list[Answer], budget: int) -> None:
         """A round ended: its entry in result.json and the answers that led to it."""
 
 
@@ -53,7 +55,7 @@ class Listener:
 class Outcome:
     """The result (as in docs/result.md) and what it was computed with."""
 
-    result: dict[str, Any]
+    result: Result
     approach: Approach
     finished: Finished
 
@@ -131,7 +133,7 @@ def run_experiment(
             handed_in, blank = _known(dataset, both, annotator)
             verifying = Interview(answer, dataset.group_names, both, heard, keep)
             recorder.take_verifying(approach.verify(plan.verify, verifying, [*handed_in.rows, *blank]))
-        outcome = _finish(approach, recorder, facts | {"preset": preset}, watch)
+        outcome = _finish(approach, recorder, facts, preset, watch)
         outcome.result["criterion"] = None if criterion is None else criterion.to_dict()
         if plan.verify and outcome.result["verification"] is None:
             outcome.result["notes"].append(
@@ -208,14 +210,19 @@ def _check(
 
 def _facts(
     dataset: Dataset, settings: Settings, plan: Spending, seed: int, shares: tuple[float, float], score: str | None
-) -> dict[str, Any]:
+) -> RunFacts:
     """What a run must have in common with the one it continues."""
     told = {name: value for name, value in settings.to_dict().items() if name != "least_gain" or value}
-    facts = {"settings": told, "seed": seed, "budget": plan.budget, "split": list(dataset.task.split)}
-    facts |= {"audit_share": shares[0]} if plan.audit else {}
-    facts |= {"verify_share": shares[1]} if plan.verify else {}
-    facts |= {"known": digest(dataset.known)} if dataset.known is not None else {}
-    return facts | ({"score": score} if score is not None else {})
+    facts: RunFacts = {"settings": told, "seed": seed, "budget": plan.budget, "split": list(dataset.task.split)}
+    if plan.audit:
+        facts["audit_share"] = shares[0]
+    if plan.verify:
+        facts["verify_share"] = shares[1]
+    if dataset.known is not None:
+        facts["known"] = digest(dataset.known)
+    if score is not None:
+        facts["score"] = score
+    return facts
 
 
 def _approach(
@@ -244,7 +251,7 @@ def _approach(
 
 def _audit(
     outcome: Outcome, answers: int, interview: Interview, seed: int, known: Answers, closed: list[int]
-) -> dict[str, Any] | None:
+) -> AuditJson | None:
     approach, finished = outcome.approach, outcome.finished
     predicted = finished.decided[[0, finished.selected]]
     guessed = approach.guessed_groups(finished.trajectory)
@@ -297,15 +304,17 @@ def _run(
         run_rounds(approach.mitigation, interview, budget, batch, on_round, approach.enough)
 
 
-def _finish(approach: Approach, recorder: Recorder, facts: dict[str, Any], watch: Stopwatch) -> Outcome:
+def _finish(approach: Approach, recorder: Recorder, facts: RunFacts, preset: str, watch: Stopwatch) -> Outcome:
     dataset, split, finished = approach.dataset, approach.split, approach.finish()
     reported = measured(approach, facts["seed"])
     with watch.time("recording"):
-        entries = [
-            metrics | point for metrics, point in zip(reported.metrics(finished.decided), finished.points, strict=True)
+        entries: list[Metrics] = [
+            {**metrics, **point}
+            for metrics, point in zip(reported.metrics(finished.decided), finished.points, strict=True)
         ]
     before, after = finished.decided[[0, finished.selected]]
-    result = {
+    own = finished.facts
+    result: Result = {
         "schema_version": SCHEMA_VERSION,
         "apod_version": __version__,
         "made_at": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
@@ -317,26 +326,32 @@ def _finish(approach: Approach, recorder: Recorder, facts: dict[str, Any], watch
             "key": dataset.key,
         },
         "dataset": dataset.name,
-        "preset": facts["preset"],
+        "preset": preset,
         "seed": facts["seed"],
         "n_train": len(split.train),
         "n_validation": len(split.validation),
         "n_test": len(split.test),
         "budget": facts["budget"],
-        **({"known_groups": approach.mitigation.answers[0].handed_in} if dataset.known is not None else {}),
+        "known_groups": approach.mitigation.answers[0].handed_in,
         "label_names": list(dataset.label_names),
         "attribute": dataset.attribute,
         "group_names": list(dataset.group_names),
         "reference": dataset.group_names[-1],
         "metric": dataset.task.metric,
         "notion": approach.mitigation.notion.name,
-        "settings": approach.settings.to_dict() | {"split": list(dataset.task.split)} | approach.sizes(),
+        "settings": _settings(approach),
         "notes": [*dataset.notes, *approach.notes(), *answers_notes(approach, finished.trajectory)],
         "vanilla": entries[0],
         "tradeoff": entries[1:],
         "selected": entries[finished.selected],
         "selected_because": finished.reason,
-        **finished.facts,
+        "model": own["model"],
+        "correction": own["correction"],
+        "verification": own["verification"],
+        "estimate": own["estimate"],
+        "outlook": own["outlook"],
+        "outlook_withheld": own["outlook_withheld"],
+        "bound": own["bound"],
         "classifier": None,  # until its file is written
         "differences": reported.differences(before, after),
         "changes": reported.changes(before, after),
@@ -347,19 +362,27 @@ def _finish(approach: Approach, recorder: Recorder, facts: dict[str, Any], watch
         "trajectories": _by_strength(approach, recorder),
         "timing": watch.report(),
     }
+    if dataset.known is None:
+        del result["known_groups"]
     return Outcome(result, approach, finished)
 
 
-def _by_guess(approach: Approach, finished: Finished, reported: Measured) -> dict[str, float | None]:
+def _by_guess(approach: Approach, finished: Finished, reported: Measured) -> GuessedGaps:
     """What the guesses alone would say of the gaps on the test part: no answer corrects them there."""
     if is_large(len(approach.dataset)):
         return {"base": None, "selected": None}
     guessed = approach.guessed_groups(finished.trajectory)
-    places = (("base", 0), ("selected", finished.selected))
-    return {name: reported.by_guess(finished.decided[place], guessed) for name, place in places}
+    base, selected = (reported.by_guess(finished.decided[place], guessed) for place in (0, finished.selected))
+    return {"base": base, "selected": selected}
 
 
-def _by_strength(approach: Approach, recorder: Recorder) -> dict[str, list[dict[str, Any]]] | None:
+def _settings(approach: Approach) -> RunSettings:
+    """Every setting that takes effect, the split, and the sizes of what is trained."""
+    found = {**approach.settings.to_dict(), "split": list(approach.dataset.task.split), **approach.sizes()}
+    return cast(RunSettings, found)  # most are only listed
+
+
+def _by_strength(approach: Approach, recorder: Recorder) -> dict[str, list[Answer]] | None:
     """Answers by the strength that asked for them; None where all strengths share them."""
     if approach.settings.trajectories != PER_STRENGTH:
         return None

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,18 +19,27 @@ from apod.heads.bank import HeadBank
 from apod.method.algorithm1 import Answered, Ask
 from apod.method.choice import BestHeads, HeadChoice, RoundHeads, RoundScores
 from apod.method.head_mitigation import Mitigation, Plan
-from apod.method.outlook import WITHHELD, answered, as_expected, expected_gap, gain, is_enough, look_ahead
+from apod.method.outlook import WITHHELD, OutlookJson, answered, as_expected, expected_gap, gain, is_enough, look_ahead
 from apod.method.pod import Training
 from apod.method.prepare import Prepared
 from apod.method.selection import View, centred_accuracies
 from apod.method.settings import PER_STRENGTH, SHARED, Settings
+from apod.report.result import (
+    ApproachFacts,
+    Bound,
+    Choice,
+    CurvePoint,
+    HeadGap,
+    OperatingPoint,
+    PosteriorChoice,
+    RoundByApproach,
+    Subgroup,
+    ValidationScores,
+)
 from apod.run import record
 from apod.run.approach import Finished, Floats, Heard, label_classes, unseen_groups
-from apod.run.checkpoint import Checkpoint
+from apod.run.checkpoint import Checkpoint, Recorded, RecordedHeads
 from apod.text import number
-
-OWN_RECORD = ("choices", "bounds", "scores")
-"""What a checkpoint needs besides the rounds and their answers."""
 
 
 class HeadsOnBody:
@@ -44,10 +52,10 @@ class HeadsOnBody:
         )
         self._measured = record.Measured(self.dataset, self.split.test, self.mitigation.notion, seed)
         self.best = RoundHeads(self.mitigation.heads) if settings.by_posterior else BestHeads(self.mitigation.heads)
-        self.choices: list[dict[str, Any] | None] = []  # of every round, as the posterior has them, shown or not
-        self.bounds: list[list[dict[str, Any]]] = [[] for _ in self.mitigation.plan.trajectories]
+        self.choices: list[PosteriorChoice | None] = []  # of every round, as the posterior has them, shown or not
+        self.bounds: list[list[Bound]] = [[] for _ in self.mitigation.plan.trajectories]
         self.scores: list[dict[str, list[float | None]]] = []
-        self._curves: list[list[dict[str, Any]]] = []
+        self._curves: list[list[CurvePoint]] = []
 
     @property
     def dataset(self) -> Dataset:
@@ -69,7 +77,7 @@ class HeadsOnBody:
         """The head that head selection chooses."""
         return self._chosen()[0]
 
-    def round_entry(self) -> dict[str, Any]:
+    def round_entry(self) -> RoundByApproach:
         """The curve of all heads, the subgroups, what the posterior would choose."""
         mitigation, dataset = self.mitigation, self.dataset
         scores = mitigation.score()
@@ -90,7 +98,7 @@ class HeadsOnBody:
             "choice": self._shown(self.choices[-1]),
         }
 
-    def _curve(self, scores: RoundScores) -> list[dict[str, Any]]:
+    def _curve(self, scores: RoundScores) -> list[CurvePoint]:
         points = self._measured.curve(self._decided(self.mitigation.heads))
         heads = zip(self.mitigation.plan.heads, points, scores.score, strict=True)
         return [{"strength": head.strength, **point, "validation_score": number(s)} for head, point, s in heads]
@@ -98,7 +106,7 @@ class HeadsOnBody:
     def _decided(self, bank: HeadBank) -> npt.NDArray[np.bool_]:
         return np.asarray((bank.margins(self.prepared.test) > 0).numpy())
 
-    def _subgroups(self, view: View) -> list[dict[str, Any]]:
+    def _subgroups(self, view: View) -> list[Subgroup]:
         names, proxy = self.dataset.group_names, view.proxy
         centred = centred_accuracies(view.labels, view.predicted, proxy, len(names), view.askable)
         left = np.array(
@@ -109,7 +117,7 @@ class HeadsOnBody:
         )
         return record.subgroups(self.dataset, view.labels, self.mitigation.answers[0], left, centred)
 
-    def _choice(self) -> dict[str, Any] | None:
+    def _choice(self) -> PosteriorChoice | None:
         """What the posterior of f_a says of every head's gap after this round; None without a posterior."""
         if not self.settings.by_posterior:
             return None
@@ -129,26 +137,29 @@ class HeadsOnBody:
             ],
             "strength": plan[choice.head].strength,
             "round": rounds[choice.head],
-            "test": {name: self._curves[rounds[choice.head]][choice.head][name] for name in record.TESTED},
+            "test": record.tested(self._curves[rounds[choice.head]][choice.head]),
             "reason": choice.reason,
             "outlook": self._at_the_end(choice),
         }
 
-    def _shown(self, choice: dict[str, Any] | None) -> dict[str, Any] | None:
+    def _shown(self, choice: PosteriorChoice | None) -> Choice | None:
         """A choice as it stands in result.json: without numbers that are known not to cover."""
-        if choice is None or self.mitigation.posterior_covers:
-            return choice and {**choice, "withheld": None}
-        unknown = {"gap": None, "interval": [None, None], "better": None}
-        heads = [head | unknown for head in choice["heads"]]
+        if choice is None:
+            return None
+        if self.mitigation.posterior_covers:
+            return {**choice, "withheld": None}
+        heads: list[HeadGap] = [
+            {**head, "gap": None, "interval": [None, None], "better": None} for head in choice["heads"] or ()
+        ]
         return {**choice, "heads": heads, "outlook": None, "withheld": WITHHELD}
 
-    def _at_the_end(self, choice: HeadChoice) -> dict[str, Any] | None:
+    def _at_the_end(self, choice: HeadChoice) -> OutlookJson | None:
         """The gap to expect once the budget is spent, and what that gains over the gap to expect now."""
         if not self.settings.looks_ahead:
             return None
         now = as_expected(self.mitigation, choice, answered(self.mitigation))
         end = expected_gap(self.mitigation, self.kept, self._budget)
-        return end.to_dict() | {"gain": gain(now, end)}
+        return {**end.to_dict(), "gain": gain(now, end)}
 
     def asking_strength(self, trajectory: int) -> float | None:
         """The strength whose head asks, where every strength has a trajectory of its own."""
@@ -160,19 +171,20 @@ class HeadsOnBody:
         """Whether the rest of the budget is no longer worth asking for."""
         if not self.settings.least_gain or not self.choices:
             return False
-        choice = self.choices[-1]
-        gained = None if choice is None else choice["outlook"]["gain"]
+        outlook = None if self.choices[-1] is None else self.choices[-1]["outlook"]
+        gained = None if outlook is None else outlook.get("gain")
         return is_enough(gained, self.settings.least_gain)
 
-    def save(self, checkpoint: Checkpoint, rounds: dict[str, Any]) -> None:
+    def save(self, checkpoint: Checkpoint, record: Recorded) -> None:
         """Save heads, f_a and what was recorded of them."""
-        checkpoint.save(self.mitigation, self.best, rounds | {name: getattr(self, name) for name in OWN_RECORD})
+        own: RecordedHeads = {**record, "choices": self.choices, "bounds": self.bounds, "scores": self.scores}
+        checkpoint.save(self.mitigation, self.best, own)
 
-    def load(self, checkpoint: Checkpoint, heard: Heard, rounds: dict[str, Any]) -> dict[str, Any] | None:
+    def load(self, checkpoint: Checkpoint, heard: Heard, record: Recorded) -> Recorded | None:
         """Take up the heads of the last round saved."""
-        saved = checkpoint.load(self.mitigation, self.best, heard, [*rounds, *OWN_RECORD])
+        saved = checkpoint.load(self.mitigation, self.best, heard)
         if saved is not None:
-            self.choices, self.bounds, self.scores = (saved[name] for name in OWN_RECORD)
+            self.choices, self.bounds, self.scores = saved["choices"], saved["bounds"], saved["scores"]
             self._curves = [entry["curve"] for entry in saved["rounds"]]
         return saved
 
@@ -193,12 +205,13 @@ class HeadsOnBody:
         selected, reason = self._chosen()
         trajectory = plan.heads[selected].trajectory
         withheld = WITHHELD if self.settings.looks_ahead and not self.mitigation.posterior_covers else None
-        points = []
+        points: list[OperatingPoint] = []
         for k, head in enumerate(plan.heads):
             kept_round = int(self.best.round[k])
-            validation = {name: values[k] for name, values in self.scores[kept_round].items()}
+            accuracy, fairness, score = (self.scores[kept_round][name][k] for name in ("accuracy", "fairness", "score"))
+            validation: ValidationScores = {"accuracy": accuracy, "fairness": fairness, "score": score}
             points.append({"strength": head.strength, "round": kept_round, "validation": validation, "expected": None})
-        facts = {
+        facts: ApproachFacts = {
             "model": None,
             "correction": None,
             "verification": None,
@@ -209,11 +222,11 @@ class HeadsOnBody:
         }
         return Finished(self._decided(self.kept), points, selected, reason, trajectory, facts)
 
-    def _outlook(self) -> list[dict[str, Any]]:
+    def _outlook(self) -> list[OutlookJson]:
         """The gap to expect now and with more answers."""
         return [expected.to_dict() for expected in look_ahead(self.mitigation, self.kept)]
 
-    def sizes(self) -> dict[str, Any]:
+    def sizes(self) -> Mapping[str, object]:
         """The sizes of what is trained."""
         task, settings = self.dataset.task, self.settings
         steps = steps_per_round(len(self.split.train), settings.epochs, settings.batch_size)

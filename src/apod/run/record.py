@@ -7,17 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
 from apod.audit import allocate, audit, draw_people
+from apod.audit.json_types import AuditJson
 from apod.audit.sampling import cells_of, check_people
 from apod.data.dataset import UNKNOWN, Dataset
 from apod.errors import BudgetError
-from apod.fairness.counts import joint_counts
+from apod.fairness.counts import JointCounts, joint_counts
 from apod.fairness.metrics import (
     RATES,
     GroupCounts,
@@ -34,13 +35,30 @@ from apod.method.algorithm1 import Answered, Answers, Question
 from apod.method.annotators import Interview
 from apod.method.selection import Choice, named_reason
 from apod.randomness import generator
+from apod.report.result import (
+    Answer,
+    Bound,
+    Changes,
+    Compared,
+    CurveMetrics,
+    Differences,
+    Ends,
+    GroupChanges,
+    Intervals,
+    MeasuredMetrics,
+    RateIntervals,
+    Reason,
+    Result,
+    Subgroup,
+    Tested,
+)
 from apod.text import number
 
 if TYPE_CHECKING:
     from apod.method.head_mitigation import Mitigation
 
 
-def compared(result: Mapping[str, Any]) -> dict[str, Any]:
+def compared(result: Result) -> Compared:
     """What result.json says of the other run: its base, what it selected, and how many answers it read for that."""
     own = result["trajectories"]
     read = result["answers"] if own is None else [answer for answers in own.values() for answer in answers]
@@ -59,10 +77,7 @@ def compared(result: Mapping[str, Any]) -> dict[str, Any]:
 BoolArray = npt.NDArray[np.bool_]
 
 CURVE_METRICS = ("accuracy", "balanced_accuracy", "gap", "delta_eo", "eop")
-TESTED = ("accuracy", "balanced_accuracy", "gap")
-"""What is said of the operating point that would be chosen, on the test part."""
 JEFFREYS_DRAWS = 2000
-INTERVALS = ("accuracy", "balanced_accuracy", "gap", "delta_eo", "eop")
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,19 +94,28 @@ class Measured:
         dataset, rows = self.dataset, self.rows
         return group_counts(dataset.labels[rows], decided, dataset.groups[rows], len(dataset.group_names))
 
-    def curve(self, decided: BoolArray) -> list[dict[str, float | None]]:
+    def curve(self, decided: BoolArray) -> list[CurveMetrics]:
         """Accuracy and fairness of decisions (K, n), one entry each."""
         counts, metrics = self._counts(decided), metric_table(self.notion)
         values = {name: metrics[name](counts) for name in CURVE_METRICS}
-        return [{name: number(value[k]) for name, value in values.items()} for k in range(len(decided))]
+        return [
+            {
+                "accuracy": number(values["accuracy"][k]),
+                "balanced_accuracy": number(values["balanced_accuracy"][k]),
+                "gap": number(values["gap"][k]),
+                "delta_eo": number(values["delta_eo"][k]),
+                "eop": number(values["eop"][k]),
+            }
+            for k in range(len(decided))
+        ]
 
-    def metrics(self, decided: BoolArray) -> list[dict[str, Any]]:
+    def metrics(self, decided: BoolArray) -> list[MeasuredMetrics]:
         """The METRICS object of decisions (K, n), with bootstrap intervals, one each."""
         counts, names = self._counts(decided), self.dataset.group_names
         found = [metrics_entry(counts[k], names, self.notion, self.seed, self.dataset.key) for k in range(len(decided))]
         return [{**one.to_dict(), "intervals": named_intervals(spans, names)} for one, spans in found]
 
-    def differences(self, before: BoolArray, after: BoolArray) -> dict[str, list[float | None]]:
+    def differences(self, before: BoolArray, after: BoolArray) -> Differences:
         """Intervals of after minus before on the same people, which two separate intervals would make far too wide."""
         dataset, rows = self.dataset, self.rows
         intervals = paired_bootstrap(
@@ -103,10 +127,13 @@ class Measured:
             generator(self.seed, "paired bootstrap", dataset.key),
             self.notion,
         )
-        names = ("accuracy", "balanced_accuracy", "gap")
-        return {name: [number(float(intervals[name].low)), number(float(intervals[name].high))] for name in names}
+        return {
+            "accuracy": _pair(intervals["accuracy"]),
+            "balanced_accuracy": _pair(intervals["balanced_accuracy"]),
+            "gap": _pair(intervals["gap"]),
+        }
 
-    def joint(self, before: BoolArray, after: BoolArray) -> dict[str, Any]:
+    def joint(self, before: BoolArray, after: BoolArray) -> JointCounts:
         """People by recorded group, label and both decisions."""
         dataset, rows = self.dataset, self.rows
         return joint_counts(dataset.labels[rows], before, after, dataset.groups[rows], dataset.group_names)
@@ -116,11 +143,11 @@ class Measured:
         counts = soft_group_counts(self.dataset.labels[self.rows], decided, guessed)
         return number(float(metric_table(self.notion)["gap"](counts)))
 
-    def changes(self, before: BoolArray, after: BoolArray) -> dict[str, Any]:
+    def changes(self, before: BoolArray, after: BoolArray) -> Changes:
         """Whose decision is another one, per recorded group and direction."""
         recorded = self.dataset.groups[self.rows]
         flipped = before != after
-        groups = {}
+        groups: dict[str, GroupChanges] = {}
         for code, name in enumerate(self.dataset.group_names):
             inside = recorded == code
             groups[name] = {
@@ -147,7 +174,7 @@ def subgroups(
     answers: Answers,
     left: npt.NDArray[np.integer],
     centred: npt.NDArray[np.float64],
-) -> list[dict[str, Any]]:
+) -> list[Subgroup]:
     """How every (group, label) stands: answers so far, people left by guess (G, 2), centred accuracy (G, 2)."""
     rows, groups = answers.known()
     return [
@@ -163,7 +190,7 @@ def subgroups(
     ]
 
 
-def bound_entry(dataset: Dataset, mitigation: Mitigation, trajectory: int) -> dict[str, Any]:
+def bound_entry(dataset: Dataset, mitigation: Mitigation, trajectory: int) -> Bound:
     """Theorem 1 for the asking head of a trajectory, groups by proxy where nobody answered."""
     plan = mitigation.plan
     head = plan.trajectories[trajectory].head
@@ -175,9 +202,7 @@ def bound_entry(dataset: Dataset, mitigation: Mitigation, trajectory: int) -> di
     }
 
 
-def answer_entry(
-    dataset: Dataset, rows: npt.NDArray[np.int64], answered: Answered, strength: float | None
-) -> dict[str, Any]:
+def answer_entry(dataset: Dataset, rows: npt.NDArray[np.int64], answered: Answered, strength: float | None) -> Answer:
     """One answer as it stands in result.json; the reason's codes become names."""
     choice = answered.question.choice
     reason = named_reason(choice.reason, dataset.group_names, dataset.label_names)
@@ -190,7 +215,7 @@ def answer_entry(
         "purpose": answered.question.purpose,
         "probability": choice.probability,
         "strength": strength,
-        "reason": plain,
+        "reason": cast(Reason, plain),  # selectors say what they looked at
     }
 
 
@@ -218,15 +243,37 @@ def _widened(
     return found
 
 
-def named_intervals(intervals: dict[str, Interval], names: Sequence[str]) -> dict[str, Any]:
+def named_intervals(intervals: Mapping[str, Interval], names: Sequence[str]) -> Intervals:
     """Intervals as result.json has them."""
+    groups: dict[str, RateIntervals] = {
+        name: {
+            "tpr": _pair(intervals["tpr"], g),
+            "fpr": _pair(intervals["fpr"], g),
+            "selection_rate": _pair(intervals["selection_rate"], g),
+        }
+        for g, name in enumerate(names)
+    }
+    return {
+        "accuracy": _pair(intervals["accuracy"]),
+        "balanced_accuracy": _pair(intervals["balanced_accuracy"]),
+        "gap": _pair(intervals["gap"]),
+        "delta_eo": _pair(intervals["delta_eo"]),
+        "eop": _pair(intervals["eop"]),
+        "groups": groups,
+    }
 
-    def pair(name: str, *place: int) -> list[float | None]:
-        interval = intervals[name]
-        return [number(interval.low[place]), number(interval.high[place])]
 
-    groups = {name: {rate: pair(rate, g) for rate in RATES} for g, name in enumerate(names)}
-    return {**{name: pair(name) for name in INTERVALS}, "groups": groups}
+def _pair(interval: Interval, *place: int) -> Ends:
+    return [number(interval.low[place]), number(interval.high[place])]
+
+
+def tested(point: CurveMetrics) -> Tested:
+    """What is said of the operating point that would be chosen, on the test part."""
+    return {
+        "accuracy": point["accuracy"],
+        "balanced_accuracy": point["balanced_accuracy"],
+        "gap": point["gap"],
+    }
 
 
 def named_cells(dataset: Dataset, cells: Sequence[tuple[int, int]]) -> list[list[str]]:
@@ -251,7 +298,7 @@ class Audited:
     closed: Sequence[int] = ()  # nobody can answer for these: they are no part of the audit
 
 
-def audited(people: Audited, answers: int, round_: int, interview: Interview) -> dict[str, Any] | None:
+def audited(people: Audited, answers: int, round_: int, interview: Interview) -> AuditJson | None:
     """Estimates per group before and after from so many answers about the test part, as `apod audit --json` has them.
 
     None where nobody who was drawn could be told.

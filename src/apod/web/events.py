@@ -13,7 +13,6 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from apod.campaign import Campaign
 from apod.campaign.access import Visitor
@@ -35,7 +34,7 @@ class Seen:
     """What the hub saw last."""
 
     seq: int = -1
-    progress: Mapping[str, Any] = field(default_factory=dict)
+    progress: Mapping[str, object] = field(default_factory=dict)
     refit: RefitNews | None = None
     access: tuple[int | None, ...] = ()  # what tells that links, sessions or tokens changed
     downloads: int = 0  # how often a download changed
@@ -45,7 +44,7 @@ class Seen:
 class Hub:
     """Looks at the campaign while somebody watches, and tells them."""
 
-    def __init__(self, campaign: Campaign, progress: Callable[[], dict[str, Any]], limits: Limits) -> None:
+    def __init__(self, campaign: Campaign, progress: Callable[[], Mapping[str, object]], limits: Limits) -> None:
         self._campaign, self._progress, self._limits = campaign, progress, limits
         self._seen = Seen()
         self._changed = asyncio.Event()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Request
 from fastapi import Path as PathParameter
@@ -183,8 +184,8 @@ def operating_point(server: Server, who: Owner, body: OperatingPoint) -> Chosen:
 @router.get("/access")
 def access(server: Server, who: Owner) -> Entries:
     """Links, sessions and tokens; secrets are not among them."""
-    found: list[dict[str, Any]] = [vars(entry) for entry in server.campaign.owner.access.entries()]
-    return Entries(access=[Entry(**entry, current=entry["id"] == who.id) for entry in found])
+    found = server.campaign.owner.access.entries()
+    return Entries(access=[Entry(**vars(entry), current=entry.id == who.id) for entry in found])
 
 
 @router.post("/access", status_code=201)
@@ -292,7 +293,7 @@ def _attachment(content: bytes, kind: str, name: str) -> Response:
     return Response(content, media_type=kind, headers={"Content-Disposition": f'attachment; filename="{name}"'})
 
 
-def dashboard_body(found: Dashboard) -> dict[str, Any]:
+def dashboard_body(found: Dashboard) -> dict[str, object]:
     """The dashboard as it goes out; only the newest outcome in full."""
     status = found.status
     history = [_outcome(item, item is found.history[-1]) for item in found.history]
@@ -308,7 +309,7 @@ def dashboard_body(found: Dashboard) -> dict[str, Any]:
             "audit_needed": ENOUGH,
         },
         "pace": {"per_hour": found.per_hour, "seconds_left": found.seconds_left},
-        "strengths": [point["strength"] for point in history[-1]["curve"]] if history else [],
+        "strengths": [point["strength"] for point in found.history[-1].outcome["curve"]] if found.history else [],
         "chosen": found.strength,
         "operating": found.operating,
         "history": history,
@@ -318,20 +319,24 @@ def dashboard_body(found: Dashboard) -> dict[str, Any]:
     }
 
 
-def _outcome(item: Achieved, full: bool) -> dict[str, Any]:
-    outcome = dict(item.outcome)
-    if not full:
-        outcome.pop("note", None)
-        outcome.pop("outlook", None)
-        outcome.pop("outlook_withheld", None)
-        outcome["curve"] = [{name: point[name] for name in _POINT} for point in outcome["curve"]]
-        if outcome.get("audit") is not None:
-            audit = outcome["audit"]
-            gap = {name: value for name, value in audit["before"].items() if name != "groups"}
-            outcome["audit"] = {"answers": audit["answers"], "before": gap}
-        if outcome.get("bound") is not None:
-            outcome["bound"] = {name: outcome["bound"][name] for name in _BOUND}
-    return {"answers": item.answers, "at": item.at, **outcome}
+def _outcome(item: Achieved, full: bool) -> dict[str, object]:
+    found: dict[str, object] = {"answers": item.answers, "at": item.at, **item.outcome}
+    if full:
+        return found
+    for name in ("note", "outlook", "outlook_withheld"):
+        found.pop(name, None)
+    found["curve"] = [_picked(point, _POINT) for point in item.outcome["curve"]]
+    audit, bound = item.outcome.get("audit"), item.outcome.get("bound")
+    if audit is not None:
+        gap = {name: value for name, value in audit["before"].items() if name != "groups"}
+        found["audit"] = {"answers": audit["answers"], "before": gap}
+    if bound is not None:
+        found["bound"] = _picked(bound, _BOUND)
+    return found
+
+
+def _picked(entry: Mapping[str, object], names: Sequence[str]) -> dict[str, object]:
+    return {name: entry[name] for name in names}
 
 
 def _download(server: Server, what: What, found: Download) -> DownloadBody:
