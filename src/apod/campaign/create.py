@@ -124,7 +124,7 @@ def _write(store: Store, pool: Pool, settings: CampaignSettings, handed: Handed,
 
 def _check_features(features: Any, held_out: IntArray, gaps: bool) -> None:
     """Refuse, with its column and row, a number that no engine could standardise: nothing would ever be asked."""
-    from apod.data.blocks import blocks, is_large  # loads torch: a server starts without it
+    from apod.data.blocks import blocks, is_large
 
     if isinstance(features, pd.DataFrame) or not is_large(len(features)):
         check_numbers(features, np.delete(np.arange(len(features)), held_out), gaps)

@@ -21,25 +21,22 @@ from apod.campaign import schema
 from apod.campaign.audit_sample import Progress, audit_proposals, mix, progress
 from apod.campaign.engine import Engine, GroupAnswer, Hasty, Model, ModelState
 from apod.campaign.erasure import sweep
-from apod.campaign.errors import CampaignError, FileDamaged, StoreError
+from apod.campaign.errors import CampaignError, FileDamaged
 from apod.campaign.events import Sealed, canonical
 from apod.campaign.files import Files, state_hash
 from apod.campaign.journal import Desk, Journal, read_answers
 from apod.campaign.json_types import OutcomeJson
-from apod.campaign.leadership import LEAD_SECONDS, Leadership
 from apod.campaign.log import sealed_hash
 from apod.campaign.materials import Materials
 from apod.campaign.outcomes import expected_by, forget_outcomes, measured, spent_enough, write_outcome
 from apod.campaign.state import LEAST_GAIN, Proposal, State
 from apod.campaign.votes import Collected, Inputs, checked_answers, collect
+from apod.campaign.workers import LEAD_SECONDS, Background, Leadership
 from apod.errors import CheckpointError
 from apod.files import Unchecked
-from apod.processes import be_nice
-from apod.text import printable
 
 log = logging.getLogger(__name__)
 RETRY_SECONDS = 60.0
-STOP_SECONDS = 30.0
 AUDIT = "audit"
 MOST_AHEAD = 2000  # proposals made at once, whatever the pace
 _KEPT = 2  # models whose files stay: the latest, and the one another process may just be reading
@@ -299,6 +296,10 @@ class Refitter:
         self._dry = stock.asked, stock.waiting  # the pool has no more: not to be looked through again
         return False
 
+    def background(self) -> Background:
+        """Threads that refit whenever there is something new and keep proposals ready from the latest model."""
+        return Background({"apod-refit": self.refit, "apod-propose": self.top_up})
+
     def _latest(self) -> tuple[Snapshot, Model | None]:
         """The latest finished model; fitted again where its file is damaged."""
         found = self.snapshot()
@@ -357,57 +358,6 @@ class Refitter:
         ahead = max(usual if self.ahead is None else min(self.ahead, usual), pace) + len(state.outstanding)
         wanted = max(1, min(ahead, MOST_AHEAD, state.budget - state.spent))
         return Stock(queue, waiting, wanted, asked, not state.finished and state.spent < state.budget)
-
-
-class Background:
-    """Two threads: one refits whenever there is something new, one keeps proposals ready from the latest model.
-
-    Niced where the system allows it for a thread.
-    """
-
-    def __init__(self, refitter: Refitter, poll_seconds: float = 1.0) -> None:
-        self._poll, self._stop = poll_seconds, threading.Event()
-        self._wakes = [threading.Event(), threading.Event()]
-        self._threads = [
-            threading.Thread(target=self._loop, args=(step, wake), name=name, daemon=True)
-            for step, wake, name in (
-                (refitter.refit, self._wakes[0], "apod-refit"),
-                (refitter.top_up, self._wakes[1], "apod-propose"),
-            )
-        ]
-
-    def start(self) -> None:
-        """Start both threads."""
-        for thread in self._threads:
-            thread.start()
-
-    def wake(self) -> None:
-        """There is something new."""
-        for event in self._wakes:
-            event.set()
-
-    def stop(self) -> None:
-        """Start nothing more, and wait a while for what is under way; a refit that takes longer is left behind."""
-        self._stop.set()
-        self.wake()
-        for thread in self._threads:
-            if thread.is_alive():
-                thread.join(STOP_SECONDS)
-
-    def _loop(self, step: Callable[[], bool], wake: threading.Event) -> None:
-        be_nice()
-        while not self._stop.is_set():
-            try:
-                busy = step()
-            except StoreError as error:  # the database is away: answers cannot come in either
-                log.warning("refit waits: %s", printable(error))
-                busy = False
-            except Exception as error:  # noqa: BLE001 the loop must outlive whatever happens in one round
-                log.warning("refit failed with %s; it is tried again", type(error).__name__)
-                busy = False
-            if not busy:
-                wake.wait(self._poll)
-                wake.clear()
 
 
 def _drop_old_models(desk: Desk) -> None:

@@ -12,7 +12,6 @@ from typing import IO
 
 from apod.campaign.campaign import Campaign
 from apod.campaign.engine import find_engine
-from apod.campaign.refit import Background
 from apod.processes import be_nice
 
 
@@ -22,7 +21,7 @@ def main(stdin: IO[str]) -> None:
     engine = find_engine(job["engine"], job["path"])
     campaign = Campaign.open(job["url"], job["name"], files=job["files"], engine=engine, refit="demand")
     campaign.refitter.ahead = None
-    background = Background(campaign.refitter)
+    background = campaign.refitter.background()
 
     be_nice()
     background.start()

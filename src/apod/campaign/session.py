@@ -24,14 +24,14 @@ from apod.campaign.erasure import Overwriting
 from apod.campaign.errors import NotFound, PictureUnusable, UnknownGroup, UnknownQuestion
 from apod.campaign.files import Files
 from apod.campaign.journal import Journal
-from apod.campaign.leadership import LEAD_SECONDS
 from apod.campaign.log import moment
 from apod.campaign.materials import Materials
-from apod.campaign.refit import Background, Refitter
+from apod.campaign.refit import Refitter
 from apod.campaign.settings import CampaignSettings, clean_name, composed, settings_of
 from apod.campaign.state import CANNOT_TELL, DECLINED, GROUP, State
 from apod.campaign.store import Store
 from apod.campaign.votes import Collected, checked_answers, collect
+from apod.campaign.workers import LEAD_SECONDS, Background
 from apod.errors import InputError
 from apod.processes import Worker
 
@@ -145,7 +145,7 @@ class Session:
         with self._starting:
             if self._background is None:
                 if self.mode == "thread":
-                    self._background = Background(self.refitter)
+                    self._background = self.refitter.background()
                     self._background.start()
                 else:
                     self._background = Worker("apod.campaign.refit_main", self.job())

@@ -289,7 +289,7 @@ def own_options(options: Mapping[str, object], least_gain: float, pool: Shape) -
 
 def _body(options: Mapping[str, object], pool: Shape) -> str | None:
     """What heads are trained on; None: a model is kept and corrected, the default but for very large pools."""
-    from apod.data.blocks import is_large  # loads torch: a server starts without it
+    from apod.data.blocks import is_large
 
     preset = PRESETS.get(str(options.get("preset", "default")), PRESETS["default"])  # an unknown one is refused later
     body = options.get("body", preset.body)

@@ -11,7 +11,7 @@ serves as a proposal that this likelihood alone accepts or refuses; random shift
 told is sharper than what the answers say.
 
 With thousands of answers the posterior is as good as normal, and Gibbs sampling would take minutes. The model and its
-prior are those of `gibbs.py`; what was told besides the answers adds nothing to so many, and is left out.
+prior are the same; what was told besides the answers adds nothing to so many, and is left out.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One process refits at a time: leadership by a row in the database, with an expiry and a fence.
+"""Who refits: one process at a time, by a row in the database with an expiry and a fence, in threads of its own.
 
 A leader renews its lease while it works. One that was killed stops renewing and is replaced; one that was only asleep
 finds that the fence has moved on and publishes nothing.
@@ -6,9 +6,10 @@ finds that the fence has moved on and publishes nothing.
 
 from __future__ import annotations
 
+import logging
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -17,8 +18,13 @@ from sqlalchemy import Connection, select, update
 from apod.campaign import schema
 from apod.campaign.errors import StoreError
 from apod.campaign.store import Store
+from apod.processes import be_nice
+from apod.text import printable
+
+log = logging.getLogger(__name__)
 
 LEAD_SECONDS = 15.0
+STOP_SECONDS = 30.0
 _LONGEST = 3_600_000  # ms; a lease that ends later than this was written by a clock that has been set back
 
 
@@ -97,3 +103,51 @@ class Leadership:
         mine = (table.c.campaign == self._campaign) & (table.c.fence == fence)
         with self._store.writing() as connection:
             connection.execute(update(table).where(mine).values(**values))
+
+
+class Background:
+    """A thread for each step, which is taken again and again while it finds something to do.
+
+    Niced where the system allows it for a thread.
+    """
+
+    def __init__(self, steps: Mapping[str, Callable[[], bool]], poll_seconds: float = 1.0) -> None:
+        self._poll, self._stop = poll_seconds, threading.Event()
+        self._wakes = [threading.Event() for _ in steps]
+        self._threads = [
+            threading.Thread(target=self._loop, args=(step, wake), name=name, daemon=True)
+            for (name, step), wake in zip(steps.items(), self._wakes, strict=True)
+        ]
+
+    def start(self) -> None:
+        """Start the threads."""
+        for thread in self._threads:
+            thread.start()
+
+    def wake(self) -> None:
+        """There is something new."""
+        for event in self._wakes:
+            event.set()
+
+    def stop(self) -> None:
+        """Start nothing more, and wait a while for what is under way; a refit that takes longer is left behind."""
+        self._stop.set()
+        self.wake()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join(STOP_SECONDS)
+
+    def _loop(self, step: Callable[[], bool], wake: threading.Event) -> None:
+        be_nice()
+        while not self._stop.is_set():
+            try:
+                busy = step()
+            except StoreError as error:  # the database is away: answers cannot come in either
+                log.warning("refit waits: %s", printable(error))
+                busy = False
+            except Exception as error:  # noqa: BLE001 the loop must outlive whatever happens in one round
+                log.warning("refit failed with %s; it is tried again", type(error).__name__)
+                busy = False
+            if not busy:
+                wake.wait(self._poll)
+                wake.clear()
