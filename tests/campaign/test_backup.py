@@ -15,6 +15,7 @@ from apod.campaign import Campaign
 from apod.campaign.errors import FileDamaged
 from apod.errors import InputError
 from apod.testing.engines import GROUPS, Workshop, answer_all
+from support.postgres import ThrowawayPostgres
 
 
 def restored(archive: Path, folder: Path) -> Campaign:
@@ -38,6 +39,24 @@ def test_a_backup_holds_a_state_the_campaign_had_and_goes_on_elsewhere(workshop:
     assert campaign.owner.verify_log(report.head).ok
     assert campaign.owner.log()[-1]["sha256"] == report.sha256
     assert campaign.status().answered == 3
+
+
+def test_a_backup_of_sqlite_is_restored_to_postgresql(
+    on_sqlite: Workshop, postgres: ThrowawayPostgres, tmp_path: Path
+) -> None:
+    campaign = on_sqlite.create(budget=4)
+    first = campaign.ask()
+    assert first is not None
+    campaign.tell(first, GROUPS[0])
+    report = campaign.owner.backup(tmp_path / "copy.tar")
+    files = tmp_path / "restored"
+    with Campaign.restore(
+        tmp_path / "copy.tar", postgres.fresh(), files=files, engine=standin.build, refit="demand"
+    ) as copy:
+        assert copy.owner.verify_log(report.head).ok
+        assert copy.owner.answers() == campaign.owner.answers()
+        answer_all(copy)
+        assert copy.status().answered == 4
 
 
 def test_a_backup_under_load_is_a_state_the_campaign_had(workshop: Workshop, tmp_path: Path) -> None:

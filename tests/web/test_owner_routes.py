@@ -80,8 +80,8 @@ def test_annotators_are_told_with_pace_and_agreement(new_campaign: Callable[...,
     assert bob["kappa"] == {"maria": 1.0}
     assert found["campaign"]["agreement"] == 1.0
     assert found["pace"]["per_hour"] > 0
-    assert found["campaign"]["remaining"] == 0  # two are in maria's hands
-    assert found["pace"]["seconds_left"] > 0
+    assert found["campaign"]["remaining"] == 0  # two are assigned to maria
+    assert found["pace"]["seconds_left"] == pytest.approx(2 / found["pace"]["per_hour"] * 3600, abs=0.1)
 
 
 def test_whom_we_asked_and_why_is_told_with_the_newest_first(house: House) -> None:

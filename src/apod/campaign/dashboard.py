@@ -62,9 +62,7 @@ class Dashboard:
     audit_planned: int  # audit questions that the budget allows
     labels: tuple[str, str]
     strength: float | None  # the operating point that the owner chose
-    operating: OperatingPointJson | None = field(
-        repr=False
-    )  # the one in use, by whoever chose it; None: not chosen yet
+    operating: OperatingPointJson | None = field(repr=False)  # whoever chose it; None: not chosen yet
     per_hour: float | None
     seconds_left: float | None
     history: tuple[Achieved, ...] = field(repr=False)
