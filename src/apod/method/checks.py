@@ -64,10 +64,15 @@ def positive(name: str, value: Any) -> None:
         raise InputError(f"{name} is {value!r}: pass a positive number.")
 
 
-def words(name: str, value: Any) -> None:
-    """A check for texts that are not empty."""
-    if not isinstance(value, str) or not value.strip():
-        raise InputError(f"{name} is {value!r}: pass a text.")
+def assigned(sign: str, form: str) -> Check:
+    """A check for comma-separated entries of two texts with a sign between them."""
+
+    def check(name: str, value: Any) -> None:
+        entries = value.split(",") if isinstance(value, str) else [""]
+        if not all(part.strip() for entry in entries for part in entry.rpartition(sign)[::2]):
+            raise InputError(f"{name} takes {form}, comma-separated, got {value!r}.")
+
+    return check
 
 
 def different_strengths(name: str, value: Any) -> None:

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any, Literal, get_args
 
 from apod.errors import BudgetError, InputError, UnknownName
-from apod.method.checks import Check, below, different_strengths, number, one_of, optional, positive, whole, words
+from apod.method.checks import Check, assigned, below, different_strengths, number, one_of, optional, positive, whole
 
 NotionName = Literal["equalized_odds", "true_positive_rate_parity", "false_positive_rate_parity", "demographic_parity"]
 RelaxationName = Literal["sharp", "sigmoid", "linear", "tanh"]
@@ -199,11 +199,13 @@ class Settings:
     )
     group_share: str | None = field(
         default=None,
-        metadata=_value(optional(words), "Shares of the groups", _SHARES, "--group-share"),
+        metadata=_value(optional(assigned("=", "GROUP=SHARE")), "Shares of the groups", _SHARES, "--group-share"),
     )
     group_probability: str | None = field(
         default=None,
-        metadata=_value(optional(words), "Columns of P(group)", _PROBABILITIES, "--group-probability"),
+        metadata=_value(
+            optional(assigned(":", "GROUP:COLUMN")), "Columns of P(group)", _PROBABILITIES, "--group-probability"
+        ),
     )
     body: BodyName | None = field(
         default=None,

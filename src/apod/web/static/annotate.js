@@ -74,7 +74,12 @@ class Page {
     const key = `apod.read.${encodeURIComponent(me.campaign)}.${encodeURIComponent(me.name)}`;
     const version = String(this.campaign.version);
     if (!this.campaign.guidelines || localStorage.getItem(key) === version) return;
-    byId("guidelines").addEventListener("close", () => localStorage.setItem(key, version), { once: true });
+    const read = () => {
+      localStorage.setItem(key, version);
+      const focus = document.activeElement; // may still be the button that closed them
+      if (focus === document.body || byId("guidelines").contains(focus)) byId("heading").focus({ preventScroll: true });
+    };
+    byId("guidelines").addEventListener("close", read, { once: true });
     this.guidelines();
   }
 
