@@ -57,6 +57,7 @@ class Calls:
     skipped: set[str] = field(default_factory=set)
     questions: dict[str, Question] = field(default_factory=dict)
     known: dict[int, str] = field(default_factory=lambda: dict(KNOWN))  # and not erased
+    erased: set[int] = field(default_factory=set)  # rows: nobody is asked about them, and nothing more is recorded
     files: int = 0
 
     def __post_init__(self) -> None:
@@ -86,21 +87,20 @@ class Calls:
         rows = [question.row for question in found.questions]
         assert len(rows) == len(set(rows)) <= count
         assert not set(rows) & {answer.row for answer in self.answers if answer.annotator == who and answer.stands}
-        erased = {answer.row for answer in self.answers if answer.erased} - GOLD.keys()  # one person's answer, at times
+        assert not set(rows) & self.erased
         for question in found.questions:
             assert question.annotator == who
-            assert question.id in self.questions or question.row not in erased
             assert question.row not in KNOWN or [a for a in self.imported if a.row == question.row]
             assert self.questions.setdefault(question.id, question).row == question.row
 
     def tell(self, question: Question, outcome: str) -> None:
-        """Answer; the same twice is one answer, another is refused, and so is one that was taken back."""
+        """Answer; the same twice is one answer; another, one that was taken back, and one about whom an answer was
+        erased are refused."""
         there = self.given.get(question.id)
         try:
             receipt = self.campaign.tell(question, outcome)
         except Conflict:
-            assert there is not None
-            assert there.undone or not self._same(there, outcome)
+            assert question.row in self.erased if there is None else there.undone or not self._same(there, outcome)
             return
         assert receipt.question == question.id
         assert receipt.repeated == (there is not None)
@@ -109,6 +109,7 @@ class Calls:
             assert self._same(there, outcome)
             assert receipt.counted == there.counted
             return
+        assert question.row not in self.erased
         if receipt.counted:
             self._nobody_twice(question.row, question.annotator)
         made = Answer(question.row, question.annotator, outcome, outcome, receipt.counted, self._has_price(outcome))
@@ -169,12 +170,13 @@ class Calls:
             return
         handed_in = self.known.pop(row, None) if row is not None else None
         assert done.answers in (len(hit) + (handed_in is not None), len(hit) + 1)  # and what was known of a gold row
+        self.erased |= {answer.row for answer in hit} | ({row} if row is not None else set())
         for answer in hit:
             answer.erased = True
             self.acts[answer.annotator] = [act for act in self.acts[answer.annotator] if act is not answer]
 
     def take_in(self, items: list[tuple[int, str, str]]) -> None:
-        """Import answers about some rows: all of them or none, each person's first about a row alone."""
+        """Import answers about some rows: all of them or none, each person's first about a row that was not erased."""
         self.files += 1
         path = self.folder / f"{self.name}-{self.files}.csv"
         lines = [
@@ -182,7 +184,7 @@ class Calls:
         ]
         path.write_text("\n".join(["row,group,outcome,annotator", *lines]) + "\n")
         known = {(a.row, a.annotator) for a in self.answers if a.stands}
-        fresh = [item for item in items if item[:2] not in known]
+        fresh = [item for item in items if item[:2] not in known and item[0] not in self.erased]
         try:
             report = self.campaign.owner.import_(path)
         except BudgetError:

@@ -136,7 +136,8 @@ def undo(desk: Desk, annotator: str, key: str | None) -> Leased | None:
         room = given.counted and (budget or state.has_price(given.outcome))
     else:
         room = budget and _has_room(state, asked, annotator, _assigned(state, now), now)
-    return lease(desk, asked, annotator) if room and asked.row not in state.withdrawn else None
+    closed = asked.row in state.withdrawn or asked.row in state.erased_rows
+    return lease(desk, asked, annotator) if room and not closed else None
 
 
 def lease(
