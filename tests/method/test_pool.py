@@ -146,12 +146,12 @@ def test_a_prepared_table_hands_its_encoded_columns_over_in_all_parts() -> None:
     for part, rows in (
         (pool.seen, prepared.split.train),
         (pool.validation_seen, prepared.split.validation),
-        (prepared.test_seen, prepared.split.test),
+        (prepared.seen_of_test, prepared.split.test),
     ):
         assert torch.equal(part, encoded[rows])
     paper = prepare(data, replace(PRESETS["paper"], body_epochs=1), 0)
     assert paper.pool.inputs is None
-    assert torch.equal(paper.test_seen, paper.test)
+    assert torch.equal(paper.seen_of_test, paper.test)
     given = prepare(data, replace(PRESETS["heads"], body="precomputed"), 0)
     assert given.pool.inputs is None
 

@@ -40,7 +40,7 @@ class Prepared:
         return self.embeddings[self.split.test]
 
     @property
-    def test_seen(self) -> Tensor:
+    def seen_of_test(self) -> Tensor:
         """What f_a reads of the test part."""
         return self.test if self.inputs is None else self.inputs[self.split.test]
 

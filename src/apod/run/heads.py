@@ -257,7 +257,7 @@ class HeadsOnBody:
 
     def guessed_groups(self, trajectory: int) -> Floats:
         """(n_test, G) by the trajectory's f_a."""
-        return np.asarray(self.mitigation.membership(self.prepared.test_seen)[trajectory].double().numpy())
+        return np.asarray(self.mitigation.membership(self.prepared.seen_of_test)[trajectory].double().numpy())
 
     def classifier(self) -> APODClassifier:
         """Every head at its best round, ready to predict and to be saved; the selected one decides."""
