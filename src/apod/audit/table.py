@@ -22,7 +22,8 @@ from apod.data.columns import Labels, read_features
 from apod.data.dataset import UNKNOWN, IntArray
 from apod.data.encode import TableEncoder
 from apod.data.files import read_table
-from apod.data.own import Problems, read_groups, read_labels, require_column
+from apod.data.groups import read_groups
+from apod.data.own import Problems, read_labels, require_column
 from apod.data.text_files import RECOGNISED, Dialect
 from apod.errors import InputError
 from apod.fairness.counts import JointCounts, joint_counts

@@ -30,7 +30,8 @@ from apod.data.columns import Labels, binary_labels, looks_like_person_names
 from apod.data.dataset import UNKNOWN, Dataset, IntArray
 from apod.data.encode import check_numbers
 from apod.data.files import read_table
-from apod.data.own import FileColumns, refuse_copies, require_column, understand
+from apod.data.groups import refuse_copies
+from apod.data.own import FileColumns, require_column, understand
 from apod.data.text_files import RECOGNISED, Dialect
 from apod.errors import InputError
 from apod.files import require_folder

@@ -28,7 +28,7 @@ from apod.classifier.inputs import (
 from apod.classifier.prediction import FittedClassifier
 from apod.classifier.saving import Saved, packed, read_saved, write_saved
 from apod.data import FairnessMetric
-from apod.data.own import refuse_copies
+from apod.data.groups import refuse_copies
 from apod.errors import CheckpointError, InputError
 from apod.fairness.metrics import UndefinedRateWarning
 from apod.method.settings import (

@@ -14,7 +14,7 @@ import pandas as pd
 from apod.classifier.inputs import is_table
 from apod.data import IntArray, as_frame
 from apod.data.dataset import is_words
-from apod.data.own import copies
+from apod.data.groups import copies
 from apod.errors import InputError
 
 ONLY = "x0"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from apod.cli.shared import DECIMAL, ENCODING, SEP, echo, echo_json, words
+from apod.cli.shared import DECIMAL, ENCODING, SEP, echo, echo_json, group_names, words
 
 if TYPE_CHECKING:
     from apod.data.summary import TableSummary
@@ -39,7 +39,7 @@ def check(
     label: str | None = typer.Option(None, help="The column to predict (two values)."),
     sensitive: str | None = typer.Option(None, help="The recorded group column, as for apod run."),
     known_groups: str | None = typer.Option(None, help="The column of groups that are handed in, as for apod run."),
-    groups: str | None = typer.Option(None, help="Names of the groups, comma-separated."),
+    groups: list[str] | None = typer.Option(None, help="Names of the groups, as for apod run."),
     positive: str | None = typer.Option(None, help="The label value that counts as 1 (default: 1, yes, true)."),
     drop: str | None = typer.Option(None, help="Columns that must not be features, comma-separated."),
     reference: str | None = typer.Option(None, help="The group the others are compared with (default: the larger)."),
@@ -56,11 +56,13 @@ def check(
     from apod.data.summary import summarize
     from apod.data.text_files import dialect
 
+    names, groups_of = group_names(groups)
     said = FileColumns(
         label=label,
         sensitive=sensitive,
         reference=reference,
-        group_names=tuple(words(groups)) if groups is not None else None,
+        group_names=names,
+        groups_of=groups_of,
         positive=positive,
         drop=tuple(words(drop or "")),
         known=known_groups,

@@ -25,6 +25,7 @@ from apod.cli.shared import (
     echo,
     echo_json,
     embedder_names,
+    group_names,
     numbers,
     words,
 )
@@ -50,12 +51,15 @@ def run(
         None, help="Own file: the column to predict (two values); for a .npy matrix, its .npy file of labels."
     ),
     sensitive: str | None = typer.Option(
-        None, help="Own file: the recorded group column, or .npy file; read only when asked for."
+        None,
+        help="Own file: the recorded group column (or .npy file), or several, comma-separated; read only when asked for.",
     ),
     known_groups: str | None = typer.Option(
         None, help="Own file: a column of groups that you hand in, at no cost; you are asked about its blanks."
     ),
-    groups: str | None = typer.Option(None, help="Own file without that column: group names, comma-separated."),
+    groups: list[str] | None = typer.Option(
+        None, help="Own file without that column: group names, comma-separated; of several attributes each NAME=a,b."
+    ),
     positive: str | None = typer.Option(
         None, help="Own file: the label value that counts as 1 (default: 1, yes, true)."
     ),
@@ -114,12 +118,14 @@ def run(
     from apod.data.own import FileColumns
     from apod.data.text_files import dialect
 
+    names_given, groups_of = group_names(groups)
     chosen = settings_from(for_matrix(dataset, settings))
     said = FileColumns(
         label=label,
         sensitive=sensitive,
         reference=reference,
-        group_names=None if groups is None else tuple(words(groups)),
+        group_names=names_given,
+        groups_of=groups_of,
         positive=positive,
         drop=tuple(words(drop or "")),
         known=known_groups,
@@ -138,7 +144,7 @@ def run(
             data, _ = _embedded(data, names, seed, skip_bad, not no_embed_cache, listener)
         _plan(data, chosen, seed, score, budget, as_json)
         return
-    asks = (groups is not None or known_groups is not None) and budget != 0
+    asks = (bool(groups) or known_groups is not None) and budget != 0
     if asks:
         _check_person(chosen)
     against = _compared(compare, data, asks)
@@ -218,12 +224,12 @@ def _load(
     from apod.data.load import load_data
 
     path, names = Path(name), said.group_names
-    if name not in DATASETS and said.recorded is None and names is None and path.exists():
+    if name not in DATASETS and said.recorded is None and names is None and not said.groups_of and path.exists():
         raise InputError(
             "Say where groups come from: --sensitive COLUMN (recorded), --known-groups COLUMN (you hand in some), or "
             "--groups a,b (you are asked)."
         )
-    if said.sensitive is not None and names is not None:
+    if said.sensitive is not None and (names is not None or said.groups_of):
         raise InputError("Give --sensitive (groups are recorded) or --groups (you are asked), not both.")
     if names is not None and len(set(names)) < 2:
         raise InputError("--groups needs at least two different names, comma-separated.")

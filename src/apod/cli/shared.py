@@ -83,6 +83,24 @@ def words(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
+def group_names(texts: Sequence[str] | None) -> tuple[tuple[str, ...] | None, dict[str, tuple[str, ...]]]:
+    """What --groups says: the names of the only attribute, or names by attribute (sex=female,male), each once."""
+    if not texts:
+        return None, {}
+    named = [text.partition("=") for text in texts]
+    if len(texts) == 1 and not named[0][1]:
+        return tuple(words(texts[0])), {}
+    if not all(equals and attribute.strip() for attribute, equals, _ in named):
+        raise InputError("--groups for several attributes takes NAME=a,b each: --groups sex=female,male.")
+    found = {attribute.strip(): tuple(words(names)) for attribute, _, names in named}
+    if len(found) < len(texts):
+        raise InputError("--groups names an attribute twice: give all its groups at once.")
+    for attribute, names in found.items():
+        if len(names) < 2 or len(set(names)) < len(names):
+            raise InputError(f"--groups {attribute}=... needs at least two different names, comma-separated.")
+    return None, found
+
+
 def numbers(option: str, text: str | None) -> tuple[float, ...] | None:
     """Comma-separated numbers, or None where the option was not given."""
     if text is None:

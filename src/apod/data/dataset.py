@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -32,6 +33,41 @@ def check_group_count(count: int) -> None:
     """InputError where there are more groups than can be compared."""
     if count > MOST_GROUPS:
         raise InputError(f"There are {count} groups, and at most {MOST_GROUPS} can be compared: merge the small ones.")
+
+
+@dataclass(frozen=True, eq=False)
+class Grouping:
+    """One sensitive attribute: its groups, and everybody's code where one is on record."""
+
+    name: str
+    names: tuple[str, ...]  # the reference is the last
+    codes: IntArray  # (n,) UNKNOWN where not on record
+    known: IntArray | None = None  # (n,) groups the user hands in, which cost nothing; UNKNOWN: may be asked about
+
+    def take(self, rows: IntArray) -> Grouping:
+        """The same of these rows, in this order."""
+        return replace(self, codes=self.codes[rows], known=None if self.known is None else self.known[rows])
+
+
+def answer_code(codes: Sequence[int], sizes: Sequence[int]) -> int:
+    """One number for a person's groups in all attributes of so many groups each; of one attribute the code itself.
+
+    UNKNOWN where none of them could be told.
+    """
+    found, step = UNKNOWN, 1
+    for code, size in zip(codes, sizes, strict=True):
+        found += (code + 1) * step
+        step *= size + 1
+    return found
+
+
+def answer_codes(code: int, sizes: Sequence[int]) -> tuple[int, ...]:
+    """The group in every attribute, UNKNOWN where that could not be told, behind a number of `answer_code`."""
+    found, rest = [], code + 1
+    for size in sizes:
+        rest, own = divmod(rest, size + 1)
+        found.append(own - 1)
+    return tuple(found)
 
 
 @dataclass(frozen=True)
@@ -70,9 +106,15 @@ class Dataset:
     attribute: str = "group"  # what the groups are values of
     contents: tuple[Content, ...] = ()  # pictures and texts, until they are embedded among the features
     shown: pd.DataFrame | None = None  # what a person is shown of a row, where that is not the features
+    further: tuple[Grouping, ...] = ()  # sensitive attributes besides the first; one question asks about all of them
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    @property
+    def groupings(self) -> tuple[Grouping, ...]:
+        """All sensitive attributes, the first included."""
+        return (Grouping(self.attribute, self.group_names, self.groups, self.known), *self.further)
 
     def take(self, rows: IntArray) -> Dataset:
         """These rows, in this order."""
@@ -85,6 +127,7 @@ class Dataset:
             known=None if self.known is None else self.known[rows],
             contents=tuple(content.take(rows) for content in self.contents),
             shown=None if self.shown is None else self.shown.iloc[rows].reset_index(drop=True),
+            further=tuple(grouping.take(rows) for grouping in self.further),
         )
 
     @property
@@ -122,8 +165,10 @@ def drawn_parts(split: Split, most: tuple[int, int, int], seed: int, name: str, 
 
 def check_parts(dataset: Dataset, split: Split) -> None:
     """InputError where there is nothing to compare, or a part holds one label only."""
-    if len(dataset.group_names) < 2:
-        raise InputError(f"{dataset.name} has only one group: fairness needs at least two to compare.")
+    for grouping in dataset.groupings:
+        if len(grouping.names) < 2:
+            what = f"{grouping.name!r} of {dataset.name}" if dataset.further else dataset.name
+            raise InputError(f"{what} has only one group: fairness needs at least two to compare.")
     for name, rows in (("training", split.train), ("validation", split.validation), ("test", split.test)):
         if len(np.unique(dataset.labels[rows])) < 2:
             raise InputError(

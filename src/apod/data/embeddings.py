@@ -19,9 +19,9 @@ from pyarrow import parquet
 
 from apod.data.arrays import Stored, open_array, open_parts
 from apod.data.blocks import BLOCK, blocks, empty_matrix
-from apod.data.dataset import Dataset
+from apod.data.dataset import Dataset, Grouping
 from apod.data.files import PARQUET_SUFFIXES, numbered_files, table_name
-from apod.data.own import OWN_TASK, FileColumns, read_groups, read_labels, require_column
+from apod.data.own import OWN_TASK, FileColumns, Problems, read_groupings, read_labels, require_column
 from apod.errors import InputError
 
 Column = npt.NDArray[Any]
@@ -42,39 +42,56 @@ def load_embedded(path: Path, said: FileColumns) -> Dataset:
 
     For a matrix, `label`, `sensitive` and `known` name .npy files with one value per row.
     """
+    said = said.resolved(lambda text: is_matrix(path) and Path(text).exists())
     if is_matrix(path):
-        matrix, label, groups = _from_arrays(path, said)
+        matrix, label, columns = _from_arrays(path, said)
     else:
-        matrix, label, groups = _from_parquet(path, said)
-    named = pd.DataFrame({"label": label} | ({} if groups is None else {"group": groups}))
+        matrix, label, columns = _from_parquet(path, said)
+    named = pd.DataFrame({"label": label, **columns})
     labels = read_labels("label", named["label"], said.positive)
-    partly = said.sensitive is None
-    codes, names = read_groups(None if groups is None else "group", named, said.reference, said.group_names, partly)
+    groupings, problems = _groupings(said, named, list(columns))
+    if problems.found:
+        raise InputError(" ".join(problems.found))
+    first = groupings[0]
     return Dataset(
         name=table_name(path).removesuffix(".npy"),
         own=True,
         embedded=True,
         features=pd.DataFrame(matrix, columns=[f"x{i}" for i in range(matrix.shape[1])], copy=False),
         labels=labels.codes,
-        groups=codes,
-        group_names=names,
+        groups=first.codes,
+        group_names=first.names,
         rows=np.arange(len(named), dtype=np.int64),
         label_names=labels.names,
         label_values=labels.values,
         task=replace(OWN_TASK, embedding=matrix.shape[1]),
         notes=("The columns are embeddings, as given.",),
-        known=None if said.known is None else codes,
+        known=first.known,
+        attribute=first.name,
+        further=groupings[1:],
     )
 
 
-def _from_arrays(path: Path, said: FileColumns) -> tuple[Stored, Column, Column | None]:
+def _groupings(said: FileColumns, frame: pd.DataFrame, columns: list[str]) -> tuple[tuple[Grouping, ...], Problems]:
+    """The groups of the columns that were read beside the embedding, which have names of their own."""
+    problems, own = Problems(), said.recorded_in(columns[0], columns[1:]) if columns else said
+    return read_groupings(own, frame, columns, problems), problems
+
+
+def _attribute_names(said: FileColumns) -> dict[str, str]:
+    """What the attributes that are recorded are called, and their columns or files: one alone is the group."""
+    recorded = [name for name in (said.recorded, *said.further) if name is not None]
+    return {"group" if len(recorded) == 1 else Path(name).stem: name for name in recorded}
+
+
+def _from_arrays(path: Path, said: FileColumns) -> tuple[Stored, Column, dict[str, Column]]:
     if said.label is None:
         raise InputError(f"Say which .npy file holds the labels of {path.name}: --label labels.npy.")
     if said.drop:
         raise InputError("A matrix has no named columns to drop: leave --drop out.")
     parts = open_parts(path)
     label = _column(said.label, "labels", len(parts))
-    groups = None if said.recorded is None else _column(said.recorded, "groups", len(parts))
+    groups = {name: _column(file, "groups", len(parts)) for name, file in _attribute_names(said).items()}
     opened = [part.open() for part in parts.parts]
     if len(opened) == 1:
         return opened[0], label, groups
@@ -92,7 +109,7 @@ def _column(file: str, what: str, rows: int) -> Column:
     return column
 
 
-def _from_parquet(folder: Path, said: FileColumns) -> tuple[Stored, Column, Column | None]:
+def _from_parquet(folder: Path, said: FileColumns) -> tuple[Stored, Column, dict[str, Column]]:
     files = numbered_files(folder, PARQUET_SUFFIXES)
     try:
         schemas = [parquet.read_schema(file) for file in files]
@@ -110,14 +127,15 @@ def _from_parquet(folder: Path, said: FileColumns) -> tuple[Stored, Column, Colu
     columns = [name for name in names if name not in said.named and name.lower() != "id"]
     width = _width(schemas[0], columns, folder)
     matrix: Stored = empty_matrix(sum(rows), np.empty((0, width), dtype=np.float32))
-    beside: dict[str, list[Column]] = {name: [] for name in (said.label, said.recorded) if name is not None}
+    attributes = _attribute_names(said)
+    beside: dict[str, list[Column]] = {name: [] for name in (said.label, *attributes.values())}
     start = 0
     for batch in _batches(files, [*columns, *beside]):
         matrix[start : start + len(batch)] = _numbers(batch, columns, width, start)
         start += len(batch)
         for name, found in beside.items():
             found.append(batch.column(name).to_pandas().to_numpy())
-    groups = None if said.recorded is None else np.concatenate(beside[said.recorded])
+    groups = {name: np.concatenate(beside[column]) for name, column in attributes.items()}
     return matrix, np.concatenate(beside[said.label]), groups
 
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from apod.data.contents import holds_pictures, picture_place_name
-from apod.data.dataset import UNKNOWN, Dataset
+from apod.data.dataset import UNKNOWN, Dataset, Grouping, is_words
 from apod.data.files import looks_like_a_file
+from apod.data.groups import read_groups
 from apod.data.named import NamedDataset
 from apod.data.own import FileColumns, load_file
 from apod.data.pictures import CELEBA_BUDGET, CELEBA_GROUPS, CELEBA_LABELS, CELEBA_ROWS, HOME, find_celeba
@@ -151,6 +152,8 @@ def load_data(name_or_path: str | Path, said: FileColumns, data_dir: str | Path 
     if named is not None:
         _refuse_columns(text, said)
         dataset = named.load(data_dir)
+        if said.sensitive is not None:
+            dataset = with_attributes(dataset, [part.strip() for part in said.sensitive.split(",")])
         return dataset if said.reference is None else with_reference(dataset, said.reference)
     if text in CELEBA_GROUPS:
         raise InputError(f"{text!r} is pictures: `apod bench` compares methods on it, load_celeba reads it.")
@@ -177,11 +180,32 @@ def load_contents(path: Path, said: FileColumns, labels: Path | None = None) -> 
 
 
 def _refuse_columns(name: str, said: FileColumns) -> None:
-    given = {"label": said.label, "sensitive": said.sensitive, "group_names": said.group_names}
+    given = {"label": said.label, "group_names": said.group_names or said.groups_of}
     given |= {"positive": said.positive, "drop": said.drop, "known_groups": said.known}
     for what, value in given.items():
         if value:
             raise InputError(f"The dataset {name!r} brings its own label and groups: leave {what} out.")
+
+
+def with_attributes(dataset: Dataset, names: Sequence[str]) -> Dataset:
+    """A named dataset with some of its categories as sensitive attributes beside its own, which comes first."""
+    first, *further = names
+    categories = [str(name) for name in dataset.features.columns if is_words(dataset.features[name])]
+    if first != dataset.attribute:
+        raise InputError(
+            f"The dataset {dataset.name!r} brings its own label and groups: --sensitive begins with "
+            f"{dataset.attribute!r}, its categories may follow."
+        )
+    for name in further:
+        if name not in categories:
+            raise UnknownName(f"category of {dataset.name}", name, categories)
+    if len(set(names)) < len(names):
+        raise InputError("An attribute is named twice: name it once.")
+    found = []
+    for name in further:
+        codes, groups = read_groups(name, dataset.features, None, None)
+        found.append(Grouping(name, groups, codes))
+    return replace(dataset, features=dataset.features.drop(columns=further), further=tuple(found))
 
 
 def with_reference(dataset: Dataset, reference: str) -> Dataset:

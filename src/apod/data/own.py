@@ -13,8 +13,8 @@ Rules
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,11 +22,11 @@ from typing import Any, TypeVar
 import numpy as np
 import pandas as pd
 
-from apod.data.columns import FEW_ROWS, Labels, TableColumn, binary_labels, features_of, read_columns, refuse_control
+from apod.data.columns import Labels, TableColumn, binary_labels, features_of, read_columns
 from apod.data.contents import Content, named_pictures, picture_cells, text_cells
-from apod.data.dataset import UNKNOWN, Dataset, IntArray, Task, category_codes, check_group_count, is_number
+from apod.data.dataset import UNKNOWN, Dataset, Grouping, IntArray, Task, is_number
 from apod.data.files import read_table, table_name
-from apod.data.text_columns import MANY_WORDS, one_spelling
+from apod.data.groups import Attribute, copies, read_groups, refuse_variants, same_twice, some_names
 from apod.data.text_files import RECOGNISED, Dialect
 from apod.errors import InputError, TableProblems, UnknownName
 
@@ -50,6 +50,8 @@ class FileColumns:
     picture: str | None = None  # the column of pictures, or of their names
     place: Path | None = None  # the folder or archive that pictures lie in; None: paths go from the table's folder
     columns: tuple[str, ...] | None = None  # the only other features; None: all other columns
+    further: tuple[str, ...] = ()  # columns of further attributes, recorded or handed in as the first is
+    groups_of: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # group names by attribute
 
     @property
     def recorded(self) -> str | None:
@@ -59,8 +61,35 @@ class FileColumns:
     @property
     def named(self) -> tuple[str, ...]:
         """The columns that were named, each once."""
-        given = (self.label, self.sensitive, self.known, self.picture, *self.text, *self.drop)
+        given = (self.label, self.sensitive, self.known, *self.further, self.picture, *self.text, *self.drop)
         return tuple(dict.fromkeys(name for name in given if name is not None))
+
+    def resolved(self, is_one: Callable[[str], bool]) -> FileColumns:
+        """The same with several attributes, comma-separated, told apart; what `is_one` column is not split."""
+        text = self.recorded
+        if text is None or "," not in text or is_one(text):
+            return self
+        first, *further = [part.strip() for part in text.split(",") if part.strip()] or [text]
+        return self.recorded_in(first, further)
+
+    def recorded_in(self, first: str, further: Sequence[str]) -> FileColumns:
+        """The same with the attributes, recorded or handed in as before, in these columns."""
+        if self.sensitive is not None:
+            return replace(self, sensitive=first, further=tuple(further))
+        return replace(self, known=first, further=tuple(further))
+
+    @property
+    def attributes(self) -> tuple[Attribute, ...]:
+        """The sensitive attributes: those of columns first, then those that only their groups' names are told of."""
+        recorded = [name for name in (self.recorded, *self.further) if name is not None]
+        asked = [name for name in self.groups_of if name not in recorded]
+        if not recorded and not asked:
+            return (Attribute(Dataset.attribute, None, self.group_names),)
+        first = self.group_names if recorded and recorded[0] not in self.groups_of else None
+        return tuple(
+            Attribute(name, name if name in recorded else None, self.groups_of.get(name, None if place else first))
+            for place, name in enumerate([*recorded, *asked])
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,11 +102,20 @@ class Understood:
     columns: tuple[TableColumn, ...]  # besides label, groups and what is dropped
     features: pd.DataFrame
     labels: Labels | None
-    groups: IntArray
-    group_names: tuple[str, ...]
+    groupings: tuple[Grouping, ...]
     notes: tuple[str, ...]
     problems: tuple[str, ...]
     contents: tuple[Content, ...] = ()
+
+    @property
+    def groups(self) -> IntArray:
+        """(n,) of the first attribute."""
+        return self.groupings[0].codes
+
+    @property
+    def group_names(self) -> tuple[str, ...]:
+        """Of the first attribute."""
+        return self.groupings[0].names
 
     def dataset(self) -> Dataset:
         """The rows as a Dataset; TableProblems with all that must be mended."""
@@ -95,9 +133,10 @@ class Understood:
             label_values=self.labels.values,
             task=OWN_TASK,
             notes=self.notes,
-            known=None if self.said.known is None else self.groups,
-            attribute=self.said.recorded or Dataset.attribute,
+            known=self.groupings[0].known,
+            attribute=self.groupings[0].name,
             contents=self.contents,
+            further=self.groupings[1:],
         )
 
 
@@ -114,17 +153,12 @@ def understand_file(path: Path, said: FileColumns) -> Understood:
 def understand(frame: pd.DataFrame, path: Path, said: FileColumns) -> Understood:
     """What was understood of the table that was read from a file."""
     columns, problems = [str(name) for name in frame.columns if str(name)], Problems()
+    said = said.resolved(lambda name: name in columns)
     _check_roles(said, frame, columns, path.name, problems)
-    label, recorded = said.label, said.recorded if said.recorded in columns else None
-    labels = None
+    label, labels = said.label, None
     if label in columns:
         labels = problems.collect(lambda: read_labels(str(label), frame[label], said.positive))
-    groups, names = np.full(len(frame), UNKNOWN), tuple(said.group_names or ())
-    if recorded is not None or said.recorded is None:
-        read = problems.collect(
-            lambda: read_groups(recorded, frame, said.reference, said.group_names, partly=said.sensitive is None)
-        )
-        groups, names = read if read is not None else (groups, names)
+    groupings = read_groupings(said, frame, columns, problems)
     said, contents = _contents(said, frame, columns, path, problems)
     out = [name for name in columns if name in said.named or (said.columns is not None and name not in said.columns)]
     found = read_columns(frame.drop(columns=out), said.dialect.decimal)
@@ -133,14 +167,53 @@ def understand(frame: pd.DataFrame, path: Path, said: FileColumns) -> Understood
     problems.found += wrong if not problems.found or any(column.problems for column in found) else []
     if labels is not None:
         problems.found += copies(features, f"the label {label!r}", labels.codes)
-    if recorded is not None:
-        problems.found += copies(features, repr(recorded), groups)
-    elif said.recorded is None:
-        problems.found += _unnamed_groups(features, names)
+    for attribute, grouping in zip(said.attributes, groupings, strict=True):
+        if attribute.column in columns:
+            problems.found += copies(features, repr(attribute.name), grouping.codes)
+        elif attribute.column is None:
+            problems.found += _unnamed_groups(features, grouping.names)
     notes = [*(f"Column {name!r} is left out, as asked." for name in said.drop), *(n for c in found for n in c.notes)]
     return Understood(
-        path, said, frame, tuple(found), features, labels, groups, names, tuple(notes), tuple(problems.found), contents
+        path, said, frame, tuple(found), features, labels, groupings, tuple(notes), tuple(problems.found), contents
     )
+
+
+def read_groupings(
+    said: FileColumns, frame: pd.DataFrame, columns: Sequence[str], problems: Problems
+) -> tuple[Grouping, ...]:
+    """The groups of every attribute that was named; what is wrong goes to the problems.
+
+    A reference may be named for each of several attributes, comma-separated.
+    """
+    several, found = len(said.attributes) > 1, []
+    references = [part.strip() for part in (said.reference or "").split(",")] if several else [said.reference]
+    for attribute in said.attributes:
+        codes, names = np.full(len(frame), UNKNOWN), tuple(attribute.group_names or ())
+        if attribute.column is None or attribute.column in columns:
+            read = problems.collect(partial(_read_attribute, attribute, frame, said, references))
+            codes, names = read if read is not None else (codes, names)
+        known = codes if said.known is not None and attribute.column is not None else None
+        found.append(Grouping(attribute.name, names, codes, known))
+    if several:
+        everywhere = [name for grouping in found for name in grouping.names]
+        for reference in references:
+            if reference and reference not in everywhere and not problems.found:
+                problems.add(str(UnknownName("group", reference, everywhere)))
+        problems.found += same_twice(found)
+    return tuple(found)
+
+
+def _read_attribute(
+    attribute: Attribute, frame: pd.DataFrame, said: FileColumns, references: Sequence[str | None]
+) -> tuple[IntArray, tuple[str, ...]]:
+    partly, given = said.sensitive is None, attribute.group_names
+    if len(said.attributes) == 1:
+        return read_groups(attribute.column, frame, references[0], given, partly)
+    if attribute.column is None and (given is None or len(set(given)) < 2):
+        raise InputError(f"Name at least two groups of {attribute.name!r}, each once: --groups {attribute.name}=a,b.")
+    _, names = read_groups(attribute.column, frame, None, given, partly)
+    own = next((reference for reference in references if reference in names), None)
+    return read_groups(attribute.column, frame, own, given, partly)
 
 
 def _contents(
@@ -167,18 +240,21 @@ def _check_roles(said: FileColumns, frame: pd.DataFrame, columns: list[str], fil
     """Collect what is wrong with the columns that were named: missing, misspelled, named twice."""
     if said.label is None:
         two = [name for name in columns if frame[name].nunique() == 2]
-        shown = f"those with two values are {_some(two)}" if two else f"it has {_some(columns)}"
+        shown = f"those with two values are {some_names(two)}" if two else f"it has {some_names(columns)}"
         problems.add(f"Say which column of {file} is the label (--label): {shown}.")
     for name in (*said.named, *(said.columns or ())):
         problems.collect(partial(require_column, name, columns, file))
     contents = [*said.text, *([said.picture] if said.picture else [])]
     for name in contents:
-        if name in (said.label, said.sensitive, said.known, *said.drop) or contents.count(name) > 1:
+        if name in (said.label, said.recorded, *said.further, *said.drop) or contents.count(name) > 1:
             problems.add(f"Column {name!r} is named for two purposes: name it once.")
     if said.sensitive is not None and said.known is not None:
         problems.add("Give --sensitive (it answers only when asked) or --known-groups (you hand it in), not both.")
-    if said.label is not None and (said.label == said.recorded or said.label in said.drop):
-        other = "the sensitive attribute" if said.label == said.recorded else "left out"
+    attributes = [name for name in (said.recorded, *said.further) if name is not None]
+    for name in sorted({name for name in attributes if attributes.count(name) > 1}):
+        problems.add(f"The attribute {name!r} is named twice: name it once.")
+    if said.label is not None and (said.label in attributes or said.label in said.drop):
+        other = "the sensitive attribute" if said.label in attributes else "left out"
         problems.add(f"Column {said.label!r} cannot be both the label and {other}.")
 
 
@@ -226,12 +302,8 @@ def require_column(name: str, columns: Sequence[str], file: str) -> None:
     """InputError where a file has no such column, with the nearest one."""
     if name not in columns:
         near = difflib.get_close_matches(name, columns, n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]!r}?" if near else f"it has {_some(columns)}."
+        hint = f"did you mean {near[0]!r}?" if near else f"it has {some_names(columns)}."
         raise InputError(f"There is no column {name!r} in {file}: {hint}")
-
-
-def _some(names: Sequence[str], most: int = 12) -> str:
-    return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
 
 
 def _row(bad: Any) -> str:
@@ -250,92 +322,5 @@ def read_labels(name: str, column: pd.Series[Any], positive: str | None) -> Labe
         column = column.map(lambda cell: cell.strip() if isinstance(cell, str) else cell)
         numbers = pd.to_numeric(column, errors="coerce")
         column = column if numbers.isna().any() else numbers  # so that 1 and 1.0 are one label
-        _refuse_variants(f"Label column {name!r}", column)
+        refuse_variants(f"Label column {name!r}", column)
     return binary_labels(f"Label column {name!r}", column, positive)
-
-
-def read_groups(
-    name: str | None,
-    frame: pd.DataFrame,
-    reference: str | None,
-    given: Sequence[str] | None,
-    partly: bool = False,
-) -> tuple[IntArray, tuple[str, ...]]:
-    """Group codes and names. Messages say nothing of any row: who belongs where is nobody's business.
-
-    Of groups that are given by name, not all need be in a column that records only some people's (`partly`).
-    """
-    if given is not None and (len(given) < 2 or len(set(given)) < len(given)):
-        raise InputError("Name at least two groups, each once.")
-    refuse_control("The list of groups", given or ())
-    codes, found = (np.full(len(frame), UNKNOWN), []) if name is None else _recorded_groups(name, frame[name])
-    counts = {value: int((codes == i).sum()) for i, value in enumerate(found)}
-    names = list(given) if given is not None else sorted(found)
-    strangers = [value for value in found if value not in names]
-    if strangers:
-        rows = sum(counts[value] for value in strangers)
-        raise InputError(f"Column {name!r} has {rows} row(s) with a group other than {_some(names)}: name all groups.")
-    if name is not None and len(found) < 2 and not (partly and given is not None):
-        raise InputError(f"Column {name!r} records {len(found)} group(s): there must be at least two to compare.")
-    check_group_count(len(names))
-    if reference is not None and reference not in names:
-        raise UnknownName("group", reference, names) if names else InputError("A reference group needs groups.")
-    if reference is None and given is None and names:
-        reference = max(names, key=lambda value: counts[value])
-    if reference is not None:
-        names = [*(value for value in names if value != reference), reference]
-    place = np.array([*(names.index(value) for value in found), UNKNOWN], dtype=np.int64)  # -1 stays -1
-    return place[codes], tuple(names)
-
-
-def _refuse_variants(what: str, column: pd.Series[Any]) -> None:
-    """InputError where texts differ by capitals or blanks alone; it does not repeat them: they may be groups."""
-    cells = [cell for cell in column.unique() if isinstance(cell, str)]
-    alike = len(cells) - len({one_spelling(cell) for cell in cells})
-    if alike and len(cells) <= MANY_WORDS:
-        raise InputError(
-            f"{what} spells the same value in more than one way ({len(cells)} spellings, {len(cells) - alike} without "
-            "capitals and blanks): write each value one way."
-        )
-
-
-def _recorded_groups(name: str, column: pd.Series[Any]) -> tuple[IntArray, list[str]]:
-    codes, cells = category_codes(name, column)
-    spelled = [cell.strip() for cell in cells]
-    found = list(dict.fromkeys(cell for cell in spelled if cell))
-    place = np.array([*(found.index(cell) if cell else UNKNOWN for cell in spelled), UNKNOWN], dtype=np.int64)
-    codes = place[codes]
-    known = int((codes >= 0).sum())
-    refuse_control(f"Column {name!r}", found)
-    _refuse_variants(f"Column {name!r}", pd.Series(found, dtype=object))
-    if len(found) > max(FEW_ROWS, known // 2):
-        raise InputError(f"Column {name!r} has {len(found)} different groups in {known} rows: name a column of groups.")
-    return codes, found
-
-
-def copies(features: pd.DataFrame, what: str, codes: IntArray, least: int = 0) -> list[str]:
-    """The features that are the label or the group over again, however their values are spelled, a problem each.
-
-    `codes` (n,), -1 where nothing is known; up to `least` known rows may agree by chance.
-    """
-    known = codes >= 0
-    if known.sum() <= max(least, FEW_ROWS):
-        return []
-    size, found = int(codes.max()) + 1, []
-    for name in map(str, features.columns):
-        own = pd.factorize(features[name])[0]
-        both = known & (own >= 0)
-        values, seen = np.unique(own[both]), np.unique(codes[both])
-        if len(values) != len(seen) or len(values) < 2:
-            continue
-        if len(np.unique(own[both] * size + codes[both])) == len(values):
-            remedy = "leave it out of X" if what in ("y", "sensitive_features") else f"leave it out (--drop {name})"
-            found.append(f"Column {name!r} is {what} once more, row by row: {remedy}.")
-    return found
-
-
-def refuse_copies(features: pd.DataFrame, what: str, codes: IntArray, least: int = 0) -> None:
-    """InputError where a feature is the label or the group over again."""
-    found = copies(features, what, codes, least)
-    if found:
-        raise TableProblems("The table", found)

@@ -95,10 +95,8 @@ def _column(name: str, read: TableColumn, found: Understood) -> ColumnSummary:
     why = None
     if name == said.label:
         role = "label"
-    elif name == said.sensitive:
-        role = "group"
-    elif name == said.known:
-        role = "known group"
+    elif name in (said.recorded, *said.further):
+        role = "group" if said.sensitive is not None else "known group"
     elif name in said.drop:
         role, why = "left out", "as asked"
     elif read.problems:

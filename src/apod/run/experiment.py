@@ -184,6 +184,8 @@ def _check(
     score: str | None,
 ) -> Spending:
     """The answers to spend; InputError, before any work, where a run cannot be made of this."""
+    if dataset.further:
+        raise InputError("Several attributes are read, and not mitigated together yet: name one of them.")
     if annotator is None and (dataset.groups == UNKNOWN).all():
         raise InputError(
             f"{dataset.name} has no recorded groups to answer from: name a sensitive column or an annotator."
