@@ -52,7 +52,7 @@ def run(
     ),
     sensitive: str | None = typer.Option(
         None,
-        help="Own file: the recorded group column (or .npy file), or several, comma-separated; read only when asked for.",
+        help="Own file: the recorded group column or .npy file, or several, comma-separated; read only when asked.",
     ),
     known_groups: str | None = typer.Option(
         None, help="Own file: a column of groups that you hand in, at no cost; you are asked about its blanks."
