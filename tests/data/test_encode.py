@@ -238,3 +238,16 @@ def test_arrays_get_numbered_columns_and_the_callers_frame_stays_as_it_was() -> 
     as_frame(mine)
     pd.testing.assert_frame_equal(mine, copy)
     assert list(mine.columns) == [0, 1]
+
+
+def test_columns_that_differ_in_a_number_at_the_end_are_an_embedding_and_categories_are_none() -> None:
+    numbers = {f"{stem}{n}": [0.5, 1.5] for stem in ("face.", "letter.") for n in range(40)}
+    few = {f"q{n}": [1.0, 2.0] for n in range(31)}
+    frame = pd.DataFrame({"age": [30, None], **few, **numbers, "code": ["1", "2"]})
+    encoder = TableEncoder().fit(frame)
+    names = np.array(encoder.feature_names_)
+    assert [list(names[block]) for block in encoder.embedded_blocks()] == [
+        [f"{stem}{n}" for n in range(40)] for stem in ("face.", "letter.")
+    ]
+    wide = TableEncoder().fit(pd.DataFrame({"code": [f"{n}" for n in range(60)]}))
+    assert wide.embedded_blocks() == []

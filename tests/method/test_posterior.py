@@ -50,6 +50,40 @@ def test_wide_inputs_are_projected_and_constant_ones_ignored() -> None:
     np.testing.assert_allclose(reader.ordinary(changed), reader.ordinary(wide.inputs), atol=1e-9)
 
 
+def mixed(columns: int = 1300, n: int = 600) -> tuple[People, np.ndarray]:
+    """A picture of so many numbers beside one ordinary column, the last, which alone says the group."""
+    rng = np.random.default_rng(2)
+    inputs, groups = rng.normal(size=(n, columns + 1)), rng.integers(0, 2, n)
+    inputs[:, -1] = (2.0 * groups - 1 + 0.5 * rng.normal(size=n)) / 1.12
+    return People(inputs, rng.integers(0, 2, n), rng.integers(0, 2, n), rng.normal(size=n)), groups
+
+
+def test_every_embedding_and_the_ordinary_columns_have_the_same_variance() -> None:
+    own, _ = mixed(columns=60)
+    blocks = [np.arange(40), np.arange(40, 60)]
+    reader = fit_reader(own, 0, blocks=blocks)
+    each = [np.zeros_like(own.inputs) for _ in range(3)]
+    for part, places in zip(each, [*blocks, np.array([60])], strict=True):
+        part[:, places] = own.inputs[:, places] - own.inputs[:, places].mean(axis=0)
+    variances = [(part @ reader.components).var(axis=0).sum() for part in each]
+    assert variances[2] == pytest.approx(1 / 3, abs=0.05)
+    assert min(variances) > 0.2  # 48 directions of 61 hold most of either embedding
+
+
+def test_an_ordinary_column_that_decides_the_group_is_read_beside_a_picture() -> None:
+    own, groups = mixed()
+    rows = np.arange(40)
+    asked = People(own.inputs[rows], own.labels[rows], own.decisions[rows], own.margins[rows])
+    right = []
+    for blocks in ([], [np.arange(1300)]):
+        reader = fit_reader(own, 0, blocks=blocks)
+        found = sample(reader, asked, rows, np.eye(2)[groups[rows]], 0, kept=50)
+        guesses = memberships(reader, found.score_weights(), own.inputs)[:, 1]
+        right.append(np.mean((guesses > 0.5) == groups))
+    assert right[0] < 0.75
+    assert right[1] > 0.9
+
+
 def test_the_prior_has_the_stated_deviation_of_every_weight_wide_and_narrow_at_each_width() -> None:
     prior = Prior(widths=(0.5, 4.0), intercept=3.0, label=0.7, decision=0.8, both=0.3, margin=0.4, narrow=0.2)
     variances, logs = prior.grid(2)

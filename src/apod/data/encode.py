@@ -20,6 +20,9 @@ MISSING = "missing"
 MAX_CATEGORIES = 256
 """How many categories of one column get a column of their own."""
 
+FEWEST_EMBEDDED = 32
+"""So many columns of numbers named alike but for a number at the end (`face.0`, `face.1`, ...) are an embedding."""
+
 SURE = 0.005
 """Probabilities nearer to 0 or 1 than this are read as this near: no column is to settle a question alone."""
 
@@ -146,6 +149,12 @@ class TableEncoder:
             start = stop
         return encoded
 
+    def embedded_blocks(self) -> list[IntArray]:
+        """The places of encoded columns that hold an embedding, one array for each embedding."""
+        place = {name: at for at, name in enumerate(self.feature_names_)}
+        numbers = [column.name for column in self.columns_ if isinstance(column, NumberColumn)]
+        return [np.array([place[numbers[at]] for at in block]) for block in embedded_blocks(numbers)]
+
     def fit_transform(self, X: Any) -> npt.NDArray[np.float32]:
         """`fit(X)`, then `transform(X)`."""
         return self.fit(X).transform(X)
@@ -205,6 +214,16 @@ class TableEncoder:
         if lost:
             raise InputError(f"X lacks column {lost[0]!r}, which was there when the encoder was fitted.")
         return frame
+
+
+def embedded_blocks(names: Sequence[str]) -> list[IntArray]:
+    """The places of names that are alike but for a number at the end: what pictures or texts became, each by itself."""
+    stems: dict[str, list[int]] = {}
+    for place, name in enumerate(names):
+        stem = name.rstrip("0123456789")
+        if stem != name:
+            stems.setdefault(stem, []).append(place)
+    return [np.array(places) for places in stems.values() if len(places) >= FEWEST_EMBEDDED]
 
 
 def check_numbers(X: Any, rows: IntArray, gaps: bool = True) -> None:

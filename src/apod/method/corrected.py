@@ -143,6 +143,7 @@ class ModelPool:
             key=key,
             selector=settings.selector,
             knowledge=None if known is None else known.placed(self.scored.encoder, self.people.inputs),
+            blocks=self.scored.encoder.embedded_blocks(),
         )
 
 

@@ -6,7 +6,7 @@ many refits came before: what is shown, chosen and saved comes from here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -114,13 +114,18 @@ def make_population(
     seed: int,
     prior: Prior = DEFAULT_PRIOR,
     knowledge: PlacedKnowledge | None = None,
+    blocks: Sequence[IntArray] = (),
 ) -> Population:
-    """The first `training` people say how f_a reads inputs; the others are read the same way."""
-    reader = fit_reader(take(people, slice(0, training)), seed, None if knowledge is None else knowledge.factors)
+    """The first `training` people say how f_a reads inputs; the others are read the same way.
+
+    blocks: the columns of the inputs that are an embedding, for each.
+    """
+    told = None if knowledge is None else knowledge.factors
+    reader = fit_reader(take(people, slice(0, training)), seed, told, blocks)
     columns = reader.columns(people).astype(np.float32)
     means = None if knowledge is None else knowledge.means(reader.centre, reader.ordinary_count, columns.shape[1])
-    told = None if knowledge is None else told_shares(knowledge, columns, people.labels)
-    return Population(people, eta, cut, reader, columns, training, notion, n_groups, prior, means, told)
+    shares = None if knowledge is None else told_shares(knowledge, columns, people.labels)
+    return Population(people, eta, cut, reader, columns, training, notion, n_groups, prior, means, shares)
 
 
 @dataclass(frozen=True, eq=False)

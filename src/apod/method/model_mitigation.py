@@ -58,15 +58,17 @@ class ModelMitigation:
         key: str = "",
         selector: str = "gap",
         knowledge: PlacedKnowledge | None = None,
+        blocks: Sequence[IntArray] = (),
     ) -> None:
         """People: the training part, scored out of fold, then those who are judged on besides.
 
         labels (n,) 0 or 1 · training: so many come first, and only these are asked about · cut: the calibrated
-        probability at which the model's decision changes · key: what tells this population's randomness from others'.
+        probability at which the model's decision changes · key: what tells this population's randomness from others' ·
+        blocks: the inputs' columns that are an embedding, for each.
         """
         people = People(scored.inputs, labels, scored.decisions, scored.margins)
         self.population: Population = make_population(
-            notion, people, scored.eta, cut, training, n_groups, seed, knowledge=knowledge
+            notion, people, scored.eta, cut, training, n_groups, seed, knowledge=knowledge, blocks=blocks
         )
         self.limits, self.seed, self.key, self.selector = limits, seed, key, selector
         self.answers = [Answers()]

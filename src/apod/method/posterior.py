@@ -14,7 +14,7 @@ Draws are a function of the seed and the sorted answers. They are kept as weight
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -116,18 +116,21 @@ class Reader:
         return np.column_stack([self.ordinary(people.inputs), *own])
 
 
-def fit_reader(people: People, seed: int, told: Mapping[int, float] | None = None) -> Reader:
+def fit_reader(
+    people: People, seed: int, told: Mapping[int, float] | None = None, blocks: Sequence[IntArray] = ()
+) -> Reader:
     """Principal components of these people's inputs, and the means and scales of their targeted columns.
 
     A 0/1 column of a rare category is scaled by the root of its standard deviation: half way between counting each
     column the same and counting each person the same. told: columns of the inputs that are read by themselves, each
-    times its factor.
+    times its factor · blocks: columns that are an embedding, each; they and all other columns together weigh the same.
     """
     told = told or {}
     inputs = np.asarray(people.inputs[:: max(1, len(people) // COVARIANCE_ROWS)], dtype=np.float64)
     centre, spread = inputs.mean(axis=0), inputs.std(axis=0)
     scale = 1 / np.sqrt(np.where(spread > 1e-9, spread, np.inf))  # a constant column says nothing
     scale[list(told)] = 0
+    scale *= _balance(scale * spread, blocks)
     start = np.diag(scale) if len(scale) <= MOST_INPUTS else scale[:, None] * _projection(len(scale), seed)
     covariance = np.atleast_2d(np.cov((inputs - centre) @ start, rowvar=False))
     values, vectors = np.linalg.eigh(covariance)
@@ -234,6 +237,16 @@ def answers_key(rows: IntArray, likelihood: Floats) -> str:
     digest = hashlib.blake2b(np.ascontiguousarray(rows, dtype=np.int64).tobytes(), digest_size=16)
     digest.update(np.ascontiguousarray(likelihood, dtype=np.float64).tobytes())
     return digest.hexdigest()
+
+
+def _balance(deviations: Floats, blocks: Sequence[IntArray]) -> Floats:
+    """(d,) factors by which every block and the columns outside have the same variance in all; ones without blocks."""
+    factors = np.ones(len(deviations))
+    outside = np.setdiff1d(np.arange(len(deviations)), np.concatenate([np.zeros(0, dtype=np.int64), *blocks]))
+    for part in (*blocks, outside) if blocks else ():
+        total = float((deviations[part] ** 2).sum())
+        factors[part] = 1 / np.sqrt(total) if total > 0 else 1.0
+    return factors
 
 
 def _projection(inputs: int, seed: int) -> Floats:

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_is_fitted
 
 from apod.data.contents import Content, Inline, picture_cells, text_cells
@@ -95,6 +96,20 @@ class TextEmbedding(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         hashed = self.embed == HASHED
         embedder = HashedText.from_arrays(self.arrays_) if hashed else open_text_embedder(self.embed, Inline(()))
         return _embedded(embedder, Content("X", "text", _texts(X)), keep=not hashed)
+
+
+class BlockScaler(StandardScaler):  # type: ignore[misc]
+    """Standardised columns, each then times its factor; further columns (what was missing) are standardised alone."""
+
+    def __init__(self, factors: tuple[float, ...] = ()) -> None:
+        super().__init__()
+        self.factors = factors
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Learn means and deviations."""
+        super().fit(X, y, sample_weight)
+        self.scale_[: len(self.factors)] /= np.array(self.factors)
+        return self
 
 
 def embedding_step(estimator: Any) -> Any:

@@ -24,6 +24,7 @@ import pandas as pd
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from apod.data.dataset import as_frame, is_number
+from apod.data.encode import embedded_blocks
 from apod.models.estimator import FOLDS, EstimatorModel, out_of_fold
 from apod.models.model import Fitted, IntArray
 from apod.models.standard_arrays import as_arrays
@@ -45,7 +46,8 @@ def logistic_regression(
 ) -> Any:
     """Standardised numbers (missing: the median, and a column that says so), one-hot categories.
 
-    So many numbers that they are an embedding share a prior: none is told from chance by itself.
+    So many numbers that they are an embedding share a prior: none is told from chance by itself. Columns beside an
+    embedding keep the prior that they have without one.
     """
     from sklearn.compose import ColumnTransformer
     from sklearn.impute import SimpleImputer
@@ -53,13 +55,32 @@ def logistic_regression(
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
+    blocks = _embeddings(numbers)
+    alone = len(blocks) == 1 and len(blocks[0]) == len(numbers) and not categories
+    scaler = StandardScaler() if alone or not blocks else _scaler(numbers, blocks)
     filled = SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True)
     hot = OneHotEncoder(handle_unknown="infrequent_if_exist", max_categories=most, sparse_output=False)
-    columns = ColumnTransformer(
-        [("numbers", make_pipeline(filled, StandardScaler()), numbers), ("categories", hot, categories)]
-    )
-    narrow = 1.0 if len(numbers) < EMBEDDED else EMBEDDED_SPREAD / len(numbers)
+    columns = ColumnTransformer([("numbers", make_pipeline(filled, scaler), numbers), ("categories", hot, categories)])
+    narrow = EMBEDDED_SPREAD / len(numbers) if alone else 1.0
     return make_pipeline(columns, LogisticRegression(C=narrow, max_iter=1000))
+
+
+def _embeddings(numbers: Sequence[str]) -> list[IntArray]:
+    """The places of numbers that are an embedding; of many numbers that are named in no such way, all of them."""
+    if len(numbers) < EMBEDDED:
+        return []
+    return embedded_blocks(numbers) or [np.arange(len(numbers))]
+
+
+def _scaler(numbers: Sequence[str], blocks: Sequence[IntArray]) -> Any:
+    """Standardises columns; those of an embedding become so small that all of them together move the logit by a
+    variance of `EMBEDDED_SPREAD` before anything is learnt, where any other column moves it by 1."""
+    from apod.models.embedding_steps import BlockScaler
+
+    factors = np.ones(len(numbers))
+    for block in blocks:
+        factors[block] = np.sqrt(EMBEDDED_SPREAD / len(block))
+    return BlockScaler(tuple(factors.tolist()))
 
 
 def gradient_boosting(numbers: list[str], categories: list[str], seed: int, most: int | None = MOST_CATEGORIES) -> Any:
