@@ -24,6 +24,7 @@ import joblib
 import numpy as np
 
 from apod.data import Split, TableEncoder, load_dataset, split_rows
+from apod.data.encode import EmbeddedBlock
 from apod.fairness.notions import EQUALIZED_ODDS
 from apod.method.correction_choice import Judged, Limits, affordable, bands, choose, costs, trace_paths
 from apod.method.correction_fit import (
@@ -102,6 +103,7 @@ class Base:
     eta: Any
     cut: float
     seconds: float
+    blocks: tuple[EmbeddedBlock, ...] = ()
 
     @property
     def decisions(self) -> Any:
@@ -132,7 +134,9 @@ def base_of(task: str, seed: int, told: argparse.Namespace) -> Base:
     kept = np.load(file)
     split = Split(kept["train"], kept["validation"], kept["test"])
     each = (kept[name] for name in ("inputs", "labels", "groups"))
-    return Base(*each, split, kept["scores"], kept["eta"], float(kept["cut"]), float(kept["seconds"]))
+    embedded = [name for name in sorted(kept) if name.startswith("embedded.")]
+    blocks = tuple(EmbeddedBlock(kept[name][0].astype(np.int64), kept[name][1]) for name in embedded)
+    return Base(*each, split, kept["scores"], kept["eta"], float(kept["cut"]), float(kept["seconds"]), blocks)
 
 
 def base_file(task: str, seed: int, told: argparse.Namespace) -> Path:
@@ -205,6 +209,7 @@ def run_unit(task: str, seed: int, told: argparse.Namespace) -> None:
             2,
             seed,
             arm.prior,
+            blocks=base.blocks,
         )
         truth = np.eye(2)[base.groups[base.pool]]
         asked = (

@@ -241,13 +241,17 @@ def test_arrays_get_numbered_columns_and_the_callers_frame_stays_as_it_was() -> 
 
 
 def test_columns_that_differ_in_a_number_at_the_end_are_an_embedding_and_categories_are_none() -> None:
-    numbers = {f"{stem}{n}": [0.5, 1.5] for stem in ("face.", "letter.") for n in range(40)}
-    few = {f"q{n}": [1.0, 2.0] for n in range(31)}
+    numbers = {f"{stem}{n}": [0.5, 1.5 + n] for stem in ("face.", "letter.") for n in range(40)}
+    few = {f"q{n}": [1.0, 2.0] for n in range(60)}
     frame = pd.DataFrame({"age": [30, None], **few, **numbers, "code": ["1", "2"]})
     encoder = TableEncoder().fit(frame)
     names = np.array(encoder.feature_names_)
-    assert [list(names[block]) for block in encoder.embedded_blocks()] == [
+    blocks = encoder.embedded_blocks()
+    assert [list(names[block.places]) for block in blocks] == [
         [f"{stem}{n}" for n in range(40)] for stem in ("face.", "letter.")
     ]
+    np.testing.assert_allclose(blocks[0].deviations, (1 + np.arange(40)) / 2)
+    assert len(TableEncoder().fit(np.eye(2, 200)).embedded_blocks()) == 1
+    assert len(TableEncoder().fit(np.eye(2, 199)).embedded_blocks()) == 0
     wide = TableEncoder().fit(pd.DataFrame({"code": [f"{n}" for n in range(60)]}))
     assert wide.embedded_blocks() == []

@@ -9,6 +9,7 @@ from scipy.special import expit, softmax
 from scipy.stats import lognorm
 from sklearn.linear_model import LogisticRegression
 
+from apod.data.encode import EmbeddedBlock
 from apod.method.posterior import DEFAULT_PRIOR, PROJECTED, People, Posterior, Prior, fit_reader, memberships, sample
 from apod.method.sampler import Design, draw_normal_weights, draw_weights
 
@@ -60,14 +61,23 @@ def mixed(columns: int = 1300, n: int = 600) -> tuple[People, np.ndarray]:
 
 def test_every_embedding_and_the_ordinary_columns_have_the_same_variance() -> None:
     own, _ = mixed(columns=60)
-    blocks = [np.arange(40), np.arange(40, 60)]
-    reader = fit_reader(own, 0, blocks=blocks)
+    places = [np.arange(40), np.arange(40, 60), np.array([60])]
+    reader = fit_reader(own, 0, blocks=[EmbeddedBlock(block, np.ones(len(block))) for block in places[:2]])
     each = [np.zeros_like(own.inputs) for _ in range(3)]
-    for part, places in zip(each, [*blocks, np.array([60])], strict=True):
-        part[:, places] = own.inputs[:, places] - own.inputs[:, places].mean(axis=0)
+    for part, own_places in zip(each, places, strict=True):
+        part[:, own_places] = own.inputs[:, own_places] - own.inputs[:, own_places].mean(axis=0)
     variances = [(part @ reader.components).var(axis=0).sum() for part in each]
     assert variances[2] == pytest.approx(1 / 3, abs=0.05)
     assert min(variances) > 0.2  # 48 directions of 61 hold most of either embedding
+
+
+def test_directions_of_an_embedding_keep_their_proportions() -> None:
+    own, _ = mixed(columns=60)
+    deviations = np.linspace(1, 5, 60)
+    reader = fit_reader(own, 0, blocks=[EmbeddedBlock(np.arange(60), deviations)])
+    weights = reader.components @ np.linalg.pinv(reader.components)  # onto the directions that are kept
+    assert np.diag(weights)[40:60].min() > 0.9
+    assert np.diag(weights)[:5].max() < 0.5
 
 
 def test_an_ordinary_column_that_decides_the_group_is_read_beside_a_picture() -> None:
@@ -75,7 +85,7 @@ def test_an_ordinary_column_that_decides_the_group_is_read_beside_a_picture() ->
     rows = np.arange(40)
     asked = People(own.inputs[rows], own.labels[rows], own.decisions[rows], own.margins[rows])
     right = []
-    for blocks in ([], [np.arange(1300)]):
+    for blocks in ([], [EmbeddedBlock(np.arange(1300), np.ones(1300))]):
         reader = fit_reader(own, 0, blocks=blocks)
         found = sample(reader, asked, rows, np.eye(2)[groups[rows]], 0, kept=50)
         guesses = memberships(reader, found.score_weights(), own.inputs)[:, 1]

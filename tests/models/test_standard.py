@@ -109,13 +109,21 @@ def test_an_ordinary_column_that_decides_is_not_drowned_by_a_picture(column: str
     assert right[1] > right[0] - 0.02  # with one prior for all columns it was 0.78 and 0.88
 
 
-def test_a_picture_alone_has_the_prior_of_one_embedding(portraits: pd.DataFrame) -> None:
-    faces = portraits.filter(like="face.")
-    labels = (faces.iloc[:, :20].sum(axis=1) > 0).to_numpy().astype(np.int64)
+def test_a_picture_keeps_its_proportions_and_has_a_prior_of_its_own(portraits: pd.DataFrame) -> None:
+    faces = portraits.filter(like="face.") * np.linspace(0.2, 3, 400)
+    labels = (faces.iloc[:, -20:].sum(axis=1) > 0).to_numpy().astype(np.int64)
     fitted = fit_standard(faces, labels, seed=0)
-    X = (faces - faces.mean()) / faces.std(ddof=0)
-    direct = LogisticRegression(C=3 / 400, max_iter=1000).fit(X, labels).predict_proba(X)[:, 1]
-    np.testing.assert_allclose(fitted.model.margin(faces), direct, atol=1e-9)
+    X = faces - faces.mean()
+    direct = LogisticRegression(C=1 / X.var(ddof=0).sum(), tol=1e-8, max_iter=5000).fit(X, labels)
+    np.testing.assert_allclose(fitted.model.margin(faces), direct.predict_proba(X)[:, 1], atol=5e-3)
+
+
+def test_an_embedding_in_units_of_its_own_is_standardised(portraits: pd.DataFrame) -> None:
+    faces = portraits.filter(like="face.")
+    labels = (faces["face.0"] + faces["face.1"] > 0).to_numpy().astype(np.int64)
+    in_dollars = faces.assign(**{"face.0": 1e5 * faces["face.0"]})
+    found = [fit_standard(frame, labels, seed=0).model.margin(frame) for frame in (faces, in_dollars)]
+    np.testing.assert_allclose(*found, atol=0.05)
 
 
 def test_weights_of_pictures_and_columns_are_those_of_their_priors(portraits: pd.DataFrame) -> None:
@@ -124,9 +132,7 @@ def test_weights_of_pictures_and_columns_are_those_of_their_priors(portraits: pd
     labels = (frame["years"] + frame["face.0"] + frame["face.7"] > 0).to_numpy().astype(np.int64)
     fitted = fit_standard(frame, labels, seed=0)
     own = fitted.model.estimator.arrays  # type: ignore[attr-defined]
-    X = ((frame - frame.mean()) / frame.std(ddof=0)).to_numpy()
-    variances = np.array([3 / 400] * 400 + [1.0])
-    deviations = frame.std(ddof=0).to_numpy()
-    weights = own["weights"] / own["scale"] * deviations
+    X, deviations = (frame - frame.mean()).to_numpy(), frame.std(ddof=0).to_numpy()
+    variances = np.append(np.full(400, 1 / (deviations[:400] ** 2).sum()), 1 / deviations[400] ** 2)
     slope = X.T @ (labels - fitted.model.margin(frame))
-    np.testing.assert_allclose((weights / variances - slope) / len(frame), 0, atol=1e-3)
+    np.testing.assert_allclose((own["weights"] / own["scale"] / variances - slope) / len(frame), 0, atol=1e-3)

@@ -20,8 +20,10 @@ MISSING = "missing"
 MAX_CATEGORIES = 256
 """How many categories of one column get a column of their own."""
 
-FEWEST_EMBEDDED = 32
-"""So many columns of numbers named alike but for a number at the end (`face.0`, `face.1`, ...) are an embedding."""
+FEWEST_EMBEDDED, EMBEDDED = 32, 200
+"""So many columns of numbers that differ in a number at the end are an embedding: `face.0`, `face.1`, ...; `x0`, ..."""
+FARTHEST = 30.0
+"""Times the median deviation: an embedding with a column of more has columns in units of their own."""
 
 SURE = 0.005
 """Probabilities nearer to 0 or 1 than this are read as this near: no column is to settle a question alone."""
@@ -149,11 +151,17 @@ class TableEncoder:
             start = stop
         return encoded
 
-    def embedded_blocks(self) -> list[IntArray]:
-        """The places of encoded columns that hold an embedding, one array for each embedding."""
+    def embedded_blocks(self) -> list[EmbeddedBlock]:
+        """The encoded columns that hold an embedding, each."""
         place = {name: at for at, name in enumerate(self.feature_names_)}
-        numbers = [column.name for column in self.columns_ if isinstance(column, NumberColumn)]
-        return [np.array([place[numbers[at]] for at in block]) for block in embedded_blocks(numbers)]
+        numbers = [column for column in self.columns_ if isinstance(column, NumberColumn)]
+        return [
+            EmbeddedBlock(
+                np.array([place[numbers[at].name] for at in block]),
+                own_proportions(np.array([numbers[at].scale for at in block])),
+            )
+            for block in embedded_blocks([column.name for column in numbers])
+        ]
 
     def fit_transform(self, X: Any) -> npt.NDArray[np.float32]:
         """`fit(X)`, then `transform(X)`."""
@@ -216,14 +224,32 @@ class TableEncoder:
         return frame
 
 
+@dataclass(frozen=True, eq=False)
+class EmbeddedBlock:
+    """The encoded columns of one embedding."""
+
+    places: IntArray
+    deviations: Floats  # before they were standardised: how much of the embedding each column is
+
+
 def embedded_blocks(names: Sequence[str]) -> list[IntArray]:
-    """The places of names that are alike but for a number at the end: what pictures or texts became, each by itself."""
+    """The places of numbers named alike but for a number at the end: what pictures or texts became, each by itself.
+
+    Names as `face.0` are those of our own embeddings; any other is believed from 200 columns on.
+    """
     stems: dict[str, list[int]] = {}
     for place, name in enumerate(names):
         stem = name.rstrip("0123456789")
         if stem != name:
             stems.setdefault(stem, []).append(place)
-    return [np.array(places) for places in stems.values() if len(places) >= FEWEST_EMBEDDED]
+    least = {stem: FEWEST_EMBEDDED if stem.endswith(".") else EMBEDDED for stem in stems}
+    return [np.array(places) for stem, places in stems.items() if len(places) >= least[stem]]
+
+
+def own_proportions(deviations: Floats) -> Floats:
+    """How much of an embedding each column is: its deviation; all the same where columns have units of their own."""
+    apart = deviations.max() > FARTHEST * max(float(np.median(deviations)), 1e-300)
+    return np.ones(len(deviations)) if apart else deviations
 
 
 def check_numbers(X: Any, rows: IntArray, gaps: bool = True) -> None:

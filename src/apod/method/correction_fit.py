@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import softmax
 
+from apod.data.encode import EmbeddedBlock
 from apod.fairness.notions import Notion
 from apod.heads.correction import (
     BiasScores,
@@ -114,7 +115,7 @@ def make_population(
     seed: int,
     prior: Prior = DEFAULT_PRIOR,
     knowledge: PlacedKnowledge | None = None,
-    blocks: Sequence[IntArray] = (),
+    blocks: Sequence[EmbeddedBlock] = (),
 ) -> Population:
     """The first `training` people say how f_a reads inputs; the others are read the same way.
 

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from apod.data.dataset import UNKNOWN, IntArray
+from apod.data.encode import EmbeddedBlock
 from apod.errors import InputError
 from apod.fairness.notions import Notion
 from apod.maxmin import Coverage
@@ -58,7 +59,7 @@ class ModelMitigation:
         key: str = "",
         selector: str = "gap",
         knowledge: PlacedKnowledge | None = None,
-        blocks: Sequence[IntArray] = (),
+        blocks: Sequence[EmbeddedBlock] = (),
     ) -> None:
         """People: the training part, scored out of fold, then those who are judged on besides.
 

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit, softmax
 
+from apod.data.encode import EmbeddedBlock
 from apod.method.sampler import CHAINS, KEPT, Design, Told, draw_normal_weights, draw_weights
 from apod.randomness import generator
 
@@ -117,20 +118,23 @@ class Reader:
 
 
 def fit_reader(
-    people: People, seed: int, told: Mapping[int, float] | None = None, blocks: Sequence[IntArray] = ()
+    people: People, seed: int, told: Mapping[int, float] | None = None, blocks: Sequence[EmbeddedBlock] = ()
 ) -> Reader:
     """Principal components of these people's inputs, and the means and scales of their targeted columns.
 
     A 0/1 column of a rare category is scaled by the root of its standard deviation: half way between counting each
     column the same and counting each person the same. told: columns of the inputs that are read by themselves, each
-    times its factor · blocks: columns that are an embedding, each; they and all other columns together weigh the same.
+    times its factor · blocks: columns of an embedding, each, which keep its proportions; every block and all other
+    columns together weigh the same.
     """
     told = told or {}
     inputs = np.asarray(people.inputs[:: max(1, len(people) // COVARIANCE_ROWS)], dtype=np.float64)
     centre, spread = inputs.mean(axis=0), inputs.std(axis=0)
     scale = 1 / np.sqrt(np.where(spread > 1e-9, spread, np.inf))  # a constant column says nothing
+    for block in blocks:
+        scale[block.places] = np.where(spread > 1e-9, 1 / np.maximum(spread, 1e-9), 0)[block.places] * block.deviations
     scale[list(told)] = 0
-    scale *= _balance(scale * spread, blocks)
+    scale *= _balance(scale * spread, [block.places for block in blocks])
     start = np.diag(scale) if len(scale) <= MOST_INPUTS else scale[:, None] * _projection(len(scale), seed)
     covariance = np.atleast_2d(np.cov((inputs - centre) @ start, rowvar=False))
     values, vectors = np.linalg.eigh(covariance)

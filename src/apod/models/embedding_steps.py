@@ -18,6 +18,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_is_fitted
 
 from apod.data.contents import Content, Inline, picture_cells, text_cells
+from apod.data.encode import own_proportions
 from apod.errors import InputError
 from apod.models.embedder import EFFICIENTNET, HASHED, PICTURE_SIZE, Embedder
 from apod.models.embedders import open_picture_embedder, open_text_embedder
@@ -99,16 +100,26 @@ class TextEmbedding(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
 
 class BlockScaler(StandardScaler):  # type: ignore[misc]
-    """Standardised columns, each then times its factor; further columns (what was missing) are standardised alone."""
+    """Standardised columns; those of an embedding keep its proportions, and their variances add up to `spread`.
 
-    def __init__(self, factors: tuple[float, ...] = ()) -> None:
+    Parameters
+    ----------
+    blocks : tuple of tuples of int
+        The columns of each embedding.
+    """
+
+    def __init__(self, blocks: tuple[tuple[int, ...], ...] = (), spread: float = 1.0) -> None:
         super().__init__()
-        self.factors = factors
+        self.blocks, self.spread = blocks, spread
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn means and deviations."""
         super().fit(X, y, sample_weight)
-        self.scale_[: len(self.factors)] /= np.array(self.factors)
+        for block in map(list, self.blocks):
+            deviations = np.sqrt(self.var_[block])
+            shares = own_proportions(deviations)
+            total = float(shares[deviations > 0] @ shares[deviations > 0])
+            self.scale_[block] *= np.sqrt(max(total, 1e-300) / self.spread) / np.where(shares > 0, shares, 1.0)
         return self
 
 

@@ -24,7 +24,7 @@ import pandas as pd
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from apod.data.dataset import as_frame, is_number
-from apod.data.encode import embedded_blocks
+from apod.data.encode import EMBEDDED, embedded_blocks
 from apod.models.estimator import FOLDS, EstimatorModel, out_of_fold
 from apod.models.model import Fitted, IntArray
 from apod.models.standard_arrays import as_arrays
@@ -46,8 +46,8 @@ def logistic_regression(
 ) -> Any:
     """Standardised numbers (missing: the median, and a column that says so), one-hot categories.
 
-    So many numbers that they are an embedding share a prior: none is told from chance by itself. Columns beside an
-    embedding keep the prior that they have without one.
+    The columns of an embedding share a prior, and keep their proportions: none is told from chance by itself. Columns
+    beside an embedding keep the prior that they have without one.
     """
     from sklearn.compose import ColumnTransformer
     from sklearn.impute import SimpleImputer
@@ -55,32 +55,21 @@ def logistic_regression(
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-    blocks = _embeddings(numbers)
-    alone = len(blocks) == 1 and len(blocks[0]) == len(numbers) and not categories
-    scaler = StandardScaler() if alone or not blocks else _scaler(numbers, blocks)
+    blocks = embedded_blocks(numbers)
+    scaler = _scaler(blocks) if blocks else StandardScaler()
+    narrow = WIDE_SPREAD / len(numbers) if not blocks and len(numbers) >= EMBEDDED else 1.0
     filled = SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True)
     hot = OneHotEncoder(handle_unknown="infrequent_if_exist", max_categories=most, sparse_output=False)
     columns = ColumnTransformer([("numbers", make_pipeline(filled, scaler), numbers), ("categories", hot, categories)])
-    narrow = EMBEDDED_SPREAD / len(numbers) if alone else 1.0
     return make_pipeline(columns, LogisticRegression(C=narrow, max_iter=1000))
 
 
-def _embeddings(numbers: Sequence[str]) -> list[IntArray]:
-    """The places of numbers that are an embedding; of many numbers that are named in no such way, all of them."""
-    if len(numbers) < EMBEDDED:
-        return []
-    return embedded_blocks(numbers) or [np.arange(len(numbers))]
-
-
-def _scaler(numbers: Sequence[str], blocks: Sequence[IntArray]) -> Any:
-    """Standardises columns; those of an embedding become so small that all of them together move the logit by a
-    variance of `EMBEDDED_SPREAD` before anything is learnt, where any other column moves it by 1."""
+def _scaler(blocks: Sequence[IntArray]) -> Any:
+    """What makes the columns of an embedding so small that all of them together move the logit by a variance of
+    `EMBEDDED_SPREAD` before anything is learnt, where any other column moves it by 1."""
     from apod.models.embedding_steps import BlockScaler
 
-    factors = np.ones(len(numbers))
-    for block in blocks:
-        factors[block] = np.sqrt(EMBEDDED_SPREAD / len(block))
-    return BlockScaler(tuple(factors.tolist()))
+    return BlockScaler(tuple(tuple(block.tolist()) for block in blocks), EMBEDDED_SPREAD)
 
 
 def gradient_boosting(numbers: list[str], categories: list[str], seed: int, most: int | None = MOST_CATEGORIES) -> Any:
@@ -111,10 +100,8 @@ CANDIDATES: Mapping[str, Recipe] = MappingProxyType(
 )
 """The standard models, by name in words, the simplest first."""
 
-EMBEDDED = 200
-"""So many columns of numbers hold an embedding: made for a linear model, and trees take many times as long."""
-EMBEDDED_SPREAD = 3.0
-"""Variance of the logit that all columns of an embedding bring, before anything is known."""
+EMBEDDED_SPREAD, WIDE_SPREAD = 1.0, 3.0
+"""Variance of the logit that all columns of an embedding bring, or of a table as wide, before anything is known."""
 FEWEST_KNOWN = 10
 """Values of a column of numbers that are not missing, for a model to read it: in every fold there are some then."""
 ONE_THREAD_ROWS = 50_000
@@ -157,7 +144,9 @@ def _fit_best(
     simplest = {name: candidates[name] for name in list(candidates)[:1]}
     if not numbers and not categories:
         numbers, candidates = every, simplest
-    if len(numbers) >= EMBEDDED:
+    if len(numbers) >= EMBEDDED or embedded_blocks(
+        numbers
+    ):  # made for a linear model, and trees take many times as long
         candidates = simplest
     crowded = any(frame[name].nunique() > MOST_CATEGORIES for name in categories)
     most = MOST_CATEGORIES if crowded else None  # counting categories takes longer than fitting
