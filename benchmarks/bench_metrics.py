@@ -17,7 +17,8 @@ import fairlearn.metrics as fl
 import numpy as np
 from sklearn.metrics import accuracy_score
 
-from apod.fairness.metrics import bootstrap, fairness_score, group_counts, paired_bootstrap
+from apod.fairness.metrics import fairness_score, group_counts
+from apod.fairness.resampling import bootstrap, paired_bootstrap
 
 RESAMPLES = 1000
 

@@ -10,7 +10,7 @@ import pytest
 from apod.audit.bounds import audited_bounds, counted_bounds
 from apod.audit.sampling import People, check_people
 from apod.fairness.counts import GroupCounts, group_counts
-from apod.fairness.notions import NOTIONS, count_gap
+from apod.fairness.notions import MEASURED, count_gap
 from apod.randomness import generator
 
 
@@ -21,13 +21,13 @@ def every_gap(notion: str, labels: np.ndarray, decided: np.ndarray, groups: np.n
     for filled in product(range(n_groups), repeat=len(blank)):
         whole = groups.copy()
         whole[blank] = filled
-        gap = float(count_gap(NOTIONS[notion], group_counts(labels, decided, whole, n_groups)))
+        gap = float(count_gap(MEASURED[notion], group_counts(labels, decided, whole, n_groups)))
         if not np.isnan(gap):
             found.append(gap)
     return found
 
 
-@pytest.mark.parametrize("notion", NOTIONS)
+@pytest.mark.parametrize("notion", MEASURED)
 @pytest.mark.parametrize("n_groups", [2, 3])
 def test_no_assignment_of_unknown_groups_leaves_the_bounds(notion: str, n_groups: int) -> None:
     for seed in range(6):
@@ -35,7 +35,7 @@ def test_no_assignment_of_unknown_groups_leaves_the_bounds(notion: str, n_groups
         labels, decided = rng.integers(0, 2, 24), rng.integers(0, 2, 24)
         groups = rng.integers(0, n_groups, 24)
         groups[rng.permutation(24)[:6]] = -1
-        found = counted_bounds(NOTIONS[notion], group_counts(labels, decided, groups, n_groups))
+        found = counted_bounds(MEASURED[notion], group_counts(labels, decided, groups, n_groups))
         truth = every_gap(notion, labels, decided, groups, n_groups)
         if found.low is None:
             continue
@@ -48,7 +48,7 @@ def test_no_assignment_of_unknown_groups_leaves_the_bounds(notion: str, n_groups
 def test_groups_all_on_record_leave_one_gap_only() -> None:
     rng = generator(0, "bounds")
     counts = group_counts(rng.integers(0, 2, 200), rng.integers(0, 2, 200), rng.integers(0, 2, 200), 2)
-    for notion in NOTIONS.values():
+    for notion in MEASURED.values():
         found, gap = counted_bounds(notion, counts), float(count_gap(notion, counts))
         assert found.low == pytest.approx(gap)
         assert found.high == pytest.approx(gap)
@@ -57,7 +57,7 @@ def test_groups_all_on_record_leave_one_gap_only() -> None:
 def test_a_group_with_nobody_to_measure_on_has_no_bounds() -> None:
     cells = np.zeros((3, 2, 2), dtype=np.int64)
     cells[0] = 10
-    assert counted_bounds(NOTIONS["equalized_odds"], GroupCounts(cells)).to_dict() == {"low": None, "high": None}
+    assert counted_bounds(MEASURED["equalized_odds"], GroupCounts(cells)).to_dict() == {"low": None, "high": None}
 
 
 def simulated(rng: np.random.Generator, silent: float) -> tuple[People, float, float]:
@@ -81,7 +81,7 @@ def simulated(rng: np.random.Generator, silent: float) -> tuple[People, float, f
         told[asked[~hides]] = group[asked[~hides]]
     people = check_people(labels, decided, told, ("a", "b"), chance)
     truth = [
-        float(count_gap(NOTIONS["equalized_odds"], group_counts(labels, decided[name], group, 2))) for name in decided
+        float(count_gap(MEASURED["equalized_odds"], group_counts(labels, decided[name], group, 2))) for name in decided
     ]
     return people, truth[0], truth[1]
 
@@ -94,7 +94,7 @@ def test_bounds_of_a_random_draw_hold_in_19_of_20_populations(silent: float) -> 
         for view, gap in zip(("before", "after"), truth, strict=True):
             if np.isnan(gap):
                 continue
-            found = audited_bounds(NOTIONS["equalized_odds"], people, view)
+            found = audited_bounds(MEASURED["equalized_odds"], people, view)
             assert found.low is not None
             assert found.high is not None
             held += found.low - 1e-12 <= gap <= found.high + 1e-12
@@ -108,10 +108,10 @@ def test_answers_drawn_unevenly_within_a_cell_speak_for_themselves_alone() -> No
     drawn = np.flatnonzero(~np.isnan(uneven))
     uneven[drawn[::2]] /= 2
     apart = check_people(people.labels, people.decisions, _codes(people), ("a", "b"), uneven)
-    wide = audited_bounds(NOTIONS["equalized_odds"], apart, "before")
+    wide = audited_bounds(MEASURED["equalized_odds"], apart, "before")
     codes = _codes(people)
     counts = group_counts(people.labels, people.decisions["before"], codes, 2)
-    assert wide == counted_bounds(NOTIONS["equalized_odds"], counts)
+    assert wide == counted_bounds(MEASURED["equalized_odds"], counts)
 
 
 def _codes(people: People) -> np.ndarray:

@@ -7,7 +7,7 @@ import pytest
 
 from apod.audit import audit
 from apod.fairness.metrics import evaluate
-from apod.fairness.notions import NOTIONS
+from apod.fairness.notions import MEASURED
 from support.audits import NAMES, answers_of, population
 
 
@@ -24,20 +24,20 @@ def test_when_everybody_answers_the_audit_is_the_metric() -> None:
     assert view.differences["tpr"].width < 0.01
 
 
-@pytest.mark.parametrize("name", NOTIONS)
+@pytest.mark.parametrize("name", MEASURED)
 def test_the_gap_of_an_audit_is_that_of_its_notion(name: str) -> None:
     people = population(800)
     found = audit(
-        people["labels"], {"m": people["before"], "n": people["after"]}, people["groups"], NAMES, notion=NOTIONS[name]
+        people["labels"], {"m": people["before"], "n": people["after"]}, people["groups"], NAMES, notion=MEASURED[name]
     )
     exact = [
-        evaluate(people["labels"], people[when], people["groups"], NAMES, NOTIONS[name]).gap
+        evaluate(people["labels"], people[when], people["groups"], NAMES, MEASURED[name]).gap
         for when in ("before", "after")
     ]
     assert [view.gap.value for view in found.views.values()] == pytest.approx(exact, abs=2e-3)
     assert found.change is not None
     assert found.change.gap.value == pytest.approx(exact[1] - exact[0], abs=4e-3)
-    assert found.precision.half_widths(0).shape == (1, len(NOTIONS[name].rates))
+    assert found.precision.half_widths(0).shape == (1, len(MEASURED[name].rates))
     assert found.to_dict()["notion"] == name
 
 

@@ -118,7 +118,7 @@ def test_a_campaign_that_equalises_selection_rates_measures_and_audits_their_gap
     from apod.campaign.heads_engine import MitigationEngine
 
     workshop = Workshop(Place(f"sqlite:///{tmp_path}/parity.db", tmp_path / "files"), MitigationEngine)
-    options = {"strengths": [0.5], "epochs": 1, "body_epochs": 1, "penalty": "demographic_parity"}
+    options = {"strengths": [0.5], "epochs": 1, "body_epochs": 1, "notion": "demographic_parity"}
     campaign = workshop.create(rows=160, budget=24, engine_options=options, audit_share=0.5)
     answer_all(campaign)
     campaign.owner.refit()

@@ -23,6 +23,7 @@ from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from apod import APODClassifier
+from apod.classifier.inputs import checked_settings
 from apod.errors import InputError
 
 
@@ -132,7 +133,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"strengths": []}, "must be positive"),
     ({"strength": -1.0}, "must be positive"),
     ({"strength": float("nan")}, "must be positive"),
-    ({"penalty": "equal_odds"}, "did you mean 'equalized_odds'"),
+    ({"notion": "equal_odds"}, "did you mean 'equalized_odds'"),
     ({"relaxation": "step"}, "relaxation 'step'"),
     ({"over": "all"}, "'all'"),
     ({"selector": "apood"}, "did you mean 'apod'"),
@@ -183,3 +184,13 @@ def test_the_own_module_is_a_parameter_that_stays_as_it_is(people: People) -> No
         classifier.body.weight.mul_(7.0)  # training it further must not reach the fitted classifier
     np.testing.assert_array_equal(classifier.decision_function(people.X), margins)
     assert torch.equal(module.weight, before)
+
+
+def test_the_former_name_of_the_notion_warns_and_means_the_same() -> None:
+    parameters = APODClassifier(penalty="demographic_parity").get_params(deep=False)
+    with pytest.warns(FutureWarning, match="penalty is now called notion"):
+        assert checked_settings(parameters).notion == "demographic_parity"
+    with pytest.raises(InputError, match="pass notion alone"):
+        checked_settings({**parameters, "notion": "true_positive_rate_parity"})
+    with pytest.raises(InputError, match="predictive_parity is measured, not equalised"):
+        checked_settings({**parameters, "penalty": "deprecated", "notion": "predictive_parity"})

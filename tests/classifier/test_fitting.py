@@ -252,7 +252,7 @@ def test_the_order_of_life_ask_annotate_fit_again(people: People) -> None:
 @pytest.mark.parametrize("relaxation", RELAXATIONS)
 @pytest.mark.parametrize(("over", "proxy"), [("annotated", "perceptron"), ("pool", "logistic")])
 def test_every_penalty_trains(penalty: str, relaxation: str, over: str, proxy: str, people: People) -> None:
-    settings = {"penalty": penalty, "relaxation": relaxation, "over": over, "proxy": proxy, "strength": 1.0}
+    settings = {"notion": penalty, "relaxation": relaxation, "over": over, "proxy": proxy, "strength": 1.0}
     fit = APODClassifier(**FAST | settings).fit(people.X, people.y, sensitive_features=people.known)
     assert (fit.decision_function(people.X) != fit.at(0.0).decision_function(people.X)).any()
 

@@ -152,7 +152,12 @@ BAD = {
     ),
     "unknown preset": (["run", "example", "--preset", "papr"], "did you mean 'paper'"),
     "unknown selector": (["run", "example", "--selector", "apdo"], "did you mean 'apod'"),
-    "unknown penalty": (["run", "example", "--penalty", "equalised_odds"], "did you mean 'equalized_odds'"),
+    "unknown notion": (["run", "example", "--notion", "equalised_odds"], "did you mean 'equalized_odds'"),
+    "notion that is measured only": (["run", "example", "--notion", "predictive_parity"], "Mitigate equalized_odds"),
+    "both names of the notion": (
+        ["run", "example", "--notion", "demographic_parity", "--penalty", "equalized_odds"],
+        "give --notion alone",
+    ),
     "strength zero": (["run", "example", "--strengths", "0,1"], "positive"),
     "strengths text": (["run", "example", "--strengths", "a,b"], "numbers"),
     "split": (["run", "example", "--split", "0.5,0.5"], "three positive shares"),

@@ -7,6 +7,7 @@ import math
 import subprocess
 import sys
 import warnings
+from functools import partial
 from pathlib import Path
 
 import fairlearn.metrics as fl
@@ -14,24 +15,24 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.metrics import accuracy_score, balanced_accuracy_score
+from sklearn.metrics import accuracy_score, balanced_accuracy_score, precision_score
 
 from apod.errors import InputError, UnknownName
 from apod.fairness.metrics import (
     METRICS,
+    SHOWN_RATES,
     GroupCounts,
     Metrics,
     UndefinedRateWarning,
-    bootstrap,
     evaluate,
     fairness_score,
     group_counts,
-    paired_bootstrap,
     soft_group_counts,
 )
+from apod.fairness.resampling import bootstrap, paired_bootstrap
 
 NAN = math.nan
-RATES = ("tpr", "fpr", "selection_rate")
+RATES = ("tpr", "fpr", "selection_rate", "precision")
 
 
 def divide(part, whole):
@@ -49,6 +50,7 @@ def slow_metrics(y, pred, group, n_groups):
     tpr = [share([r for r in own if r[0] == 1], lambda y, p, g: p == 1) for own in of]
     fpr = [share([r for r in own if r[0] == 0], lambda y, p, g: p == 1) for own in of]
     selection = [share(own, lambda y, p, g: p == 1) for own in of]
+    precision = [share([r for r in own if r[1] == 1], lambda y, p, g: y == 1) for own in of]
 
     def spread(rates):
         return NAN if len(rates) < 2 or any(map(math.isnan, rates)) else max(rates) - min(rates)
@@ -68,9 +70,12 @@ def slow_metrics(y, pred, group, n_groups):
         "gap": spread(tpr) + spread(fpr),
         "demographic_parity_difference": spread(selection),
         "equalized_odds_difference": NAN if math.isnan(spread(tpr) + spread(fpr)) else max(spread(tpr), spread(fpr)),
+        "selection_rate_ratio": NAN if math.isnan(spread(selection)) else divide(min(selection), max(selection)),
+        "predictive_parity_difference": spread(precision),
         "tpr": tpr,
         "fpr": fpr,
         "selection_rate": selection,
+        "precision": precision,
     }
 
 
@@ -134,6 +139,7 @@ def test_metrics_equal_fairlearns_and_scikit_learns(seed, n_groups, n):
             "tpr": fl.true_positive_rate,
             "fpr": fl.false_positive_rate,
             "selection_rate": fl.selection_rate,
+            "precision": partial(precision_score, zero_division=np.nan),
         },
         y_true=y,
         y_pred=pred,
@@ -146,6 +152,8 @@ def test_metrics_equal_fairlearns_and_scikit_learns(seed, n_groups, n):
     assert got.gap == pytest.approx(spread["tpr"] + spread["fpr"])
     for name in ("demographic_parity_difference", "equalized_odds_difference"):
         assert getattr(got, name) == pytest.approx(getattr(fl, name)(y, pred, sensitive_features=group))
+    if pred.any():
+        assert got.selection_rate_ratio == pytest.approx(fl.demographic_parity_ratio(y, pred, sensitive_features=group))
     if n_groups > 2 and max(frame.by_group["tpr"]) > 0:
         assert got.eop == pytest.approx(frame.ratio(method="between_groups")["tpr"])
     assert got.accuracy == pytest.approx(accuracy_score(y, pred))
@@ -192,12 +200,13 @@ def test_soft_rates_are_weighted_means_and_nan_where_nobody_can_belong():
     p_group = np.column_stack([*rng.dirichlet([1, 1], 40).T, np.zeros(40)])  # nobody in group 2
     counts = soft_group_counts(y, p_hat, p_group)
     got = np.stack([METRICS[name](counts) for name in RATES], axis=-1)
-    assert got.shape == (2, 3, 3)
+    assert got.shape == (2, 3, 4)
     for head in range(2):
         for a in range(2):
             member = p_group[:, a]
             tpr, fpr = (np.average(p_hat[head][y == c], weights=member[y == c]) for c in (1, 0))
-            np.testing.assert_allclose(got[head, a], [tpr, fpr, np.average(p_hat[head], weights=member)])
+            precision = np.average(y, weights=p_hat[head] * member)
+            np.testing.assert_allclose(got[head, a], [tpr, fpr, np.average(p_hat[head], weights=member), precision])
     assert np.isnan(got[:, 2]).all()
 
 
@@ -224,7 +233,7 @@ def test_one_warning_says_what_is_undefined_and_can_be_silenced():
 def test_an_absent_group_is_nan_not_equal():
     got = evaluate([1, 0, 1], [1, 0, 0], [0, 0, 0], ["here", "absent"], warn=False)
     assert got.groups["absent"].n == 0
-    assert {"eop", "delta_eo", "gap", "demographic_parity_difference", *RATES} <= set(got.undefined)
+    assert {"eop", "delta_eo", "gap", "demographic_parity_difference", *SHOWN_RATES} <= set(got.undefined)
     assert got.accuracy == pytest.approx(2 / 3)
 
 
@@ -252,7 +261,14 @@ def test_the_dictionary_is_strict_json_with_none_for_undefined():
     assert json.loads(json.dumps(got, allow_nan=False)) == got
     assert got["eop"] is None
     assert got["excluded"] == 1
-    assert got["groups"]["b"] == {"tpr": None, "fpr": 0.5, "selection_rate": 0.5, "n": 2, "n_positive": 0}
+    assert got["groups"]["b"] == {
+        "tpr": None,
+        "fpr": 0.5,
+        "selection_rate": 0.5,
+        "precision": 0.0,
+        "n": 2,
+        "n_positive": 0,
+    }
     assert set(got) == {*METRICS, "groups", "excluded"} - set(RATES)
 
 

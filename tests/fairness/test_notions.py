@@ -11,16 +11,20 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.metrics import precision_score
 
 from apod.errors import UnknownName
 from apod.fairness.metrics import METRICS, RATES, evaluate, fairness_score, group_counts, metric_table
 from apod.fairness.notions import (
     EQUALIZED_ODDS,
+    MEASURED,
     NOTIONS,
     DemographicParity,
     EqualizedOdds,
     FalsePositiveRateParity,
     Notion,
+    PredictiveParity,
+    SelectionRateRatio,
     TruePositiveRateParity,
     count_gap,
     event_counts,
@@ -75,28 +79,37 @@ def test_the_gap_is_that_of_the_definition_for_any_labels_and_groups(kind: type,
     np.testing.assert_allclose(notion.gap(rates), [[want]], atol=1e-12)
 
 
-@pytest.mark.parametrize("name", NOTIONS)
+@pytest.mark.parametrize("name", MEASURED)
 @given(st.integers(0, 2**32 - 1), st.integers(2, 4))
 @settings(deadline=None, max_examples=40)
 def test_the_gap_is_fairlearns_for_two_labels(name: str, seed: int, n_groups: int) -> None:
     rng = np.random.default_rng(seed)
     y, group = np.tile([0, 1], 5 * n_groups), np.repeat(np.arange(n_groups), 10)
     decided = rng.integers(0, 2, len(y))
+    decided[::5] = 1  # every group has somebody selected
     rates = {"tpr": fl.true_positive_rate, "fpr": fl.false_positive_rate, "selection_rate": fl.selection_rate}
+    rates["precision"] = precision_score
     frame = fl.MetricFrame(metrics=rates, y_true=y, y_pred=decided, sensitive_features=group)
-    want = frame.difference(method="between_groups")[list(NOTIONS[name].rates)].sum()
+    want = frame.difference(method="between_groups")[list(MEASURED[name].rates)].sum()
+    if name == "selection_rate_ratio":
+        want = 1 - fl.demographic_parity_ratio(y, decided, sensitive_features=group)
     counts = group_counts(y, decided, group, n_groups)
-    assert count_gap(NOTIONS[name], counts) == pytest.approx(want, abs=1e-12)
-    assert metric_table(NOTIONS[name])["gap"](counts) == pytest.approx(want, abs=1e-12)
+    assert count_gap(MEASURED[name], counts) == pytest.approx(want, abs=1e-12)
+    assert metric_table(MEASURED[name])["gap"](counts) == pytest.approx(want, abs=1e-12)
     assert evaluate(
-        y, decided, group, [str(g) for g in range(n_groups)], NOTIONS[name], warn=False
+        y, decided, group, [str(g) for g in range(n_groups)], MEASURED[name], warn=False
     ).gap == pytest.approx(want)
 
 
-@pytest.mark.parametrize("name", NOTIONS)
+@pytest.mark.parametrize("name", MEASURED)
 def test_groups_may_be_renamed_and_a_gap_between_equals_is_zero(name: str) -> None:
     rng = np.random.default_rng(5)
-    notion, y, group, decided = NOTIONS[name], rng.integers(0, 2, 300), rng.integers(0, 3, 300), rng.integers(0, 2, 300)
+    notion, y, group, decided = (
+        MEASURED[name],
+        rng.integers(0, 2, 300),
+        rng.integers(0, 3, 300),
+        rng.integers(0, 2, 300),
+    )
     gap = count_gap(notion, group_counts(y, decided, group, 3))
     assert gap > 0
     assert count_gap(notion, group_counts(y, decided, np.array([2, 0, 1])[group], 3)) == pytest.approx(float(gap))
@@ -164,6 +177,25 @@ def test_the_score_of_a_notion_the_tasks_metric_does_not_speak_of_is_one_minus_i
     parity = NOTIONS["true_positive_rate_parity"]
     assert fairness_score("eop", counts, parity) == pytest.approx(min(tpr) / max(tpr))
     assert fairness_score("delta_eo", counts, parity) == pytest.approx(1 - abs(tpr[0] - tpr[1]))
+
+
+@given(decisions())
+@settings(deadline=None, max_examples=50)
+def test_precisions_and_ratios_are_those_of_the_definition_for_any_labels_draws_and_groups(case: tuple) -> None:
+    y, decided, group, classes, n_groups = case
+    member = np.eye(n_groups)[group]
+    both = np.stack([decided, y])  # two classifiers, whose selected people differ
+    counted = [1] if classes == 2 else list(range(classes))
+    found = member_rates(PredictiveParity(classes), y, both, np.stack([member, 2 * member]))
+    for draw, classifier, (place, k), g in itertools.product((0, 1), (0, 1), enumerate(counted), range(n_groups)):
+        own = y[(both[classifier] == k) & (group == g)]
+        want = (own == k).mean() if len(own) else math.nan
+        assert found[draw, classifier, place, 0, g] == pytest.approx(want, nan_ok=True)
+    shares = [[(decided[group == g] == k).mean() if (group == g).any() else math.nan for g in range(n_groups)]
+              for k in counted]  # fmt: skip
+    ratios = [math.nan if np.isnan(own).any() or max(own) == 0 else 1 - min(own) / max(own) for own in shares]
+    gap = SelectionRateRatio(classes).gap(member_rates(SelectionRateRatio(classes), y, decided[None], member[None]))
+    assert gap[0, 0] == pytest.approx(np.max(ratios), nan_ok=True)
 
 
 def test_an_unknown_notion_is_refused_with_those_there_are() -> None:

@@ -8,8 +8,9 @@ from typing import Any, get_args
 import pytest
 
 from apod.errors import InputError, UnknownName
-from apod.fairness.notions import NOTIONS
+from apod.fairness.notions import MEASURED, NOTIONS
 from apod.method import settings as declared
+from apod.method.checks import MEASURED_ONLY
 from apod.method.head_mitigation import Plan
 from apod.method.model_mitigation import RANDOM_SHARES
 from apod.method.penalty import RELAXATIONS
@@ -97,9 +98,9 @@ def test_the_record_has_every_setting_by_name_as_it_takes_effect() -> None:
 def test_settings_are_read_by_name_from_a_preset_up() -> None:
     assert settings_from({}) == PRESETS["default"] == Settings()
     read = settings_from(
-        {"preset": "paper", "penalty": "demographic_parity", "strengths": [0.1, 1]}, trajectories=SHARED
+        {"preset": "paper", "notion": "demographic_parity", "strengths": [0.1, 1]}, trajectories=SHARED
     )
-    assert read == replace(PRESETS["paper"], penalty="demographic_parity", strengths=(0.1, 1.0), trajectories=SHARED)
+    assert read == replace(PRESETS["paper"], notion="demographic_parity", strengths=(0.1, 1.0), trajectories=SHARED)
     assert settings_from({"body": "cross_entropy"}) == replace(PRESETS["heads"], body="cross_entropy")
     with pytest.raises(UnknownName, match="no preset 'papr'"):
         settings_from({"preset": "papr"})
@@ -143,3 +144,21 @@ def test_one_trajectory_is_asked_by_the_nearest_strength() -> None:
     plan = Plan.from_settings(replace(PRESETS["heads"], strengths=(2.0, 0.2, 0.9), ask_strength=0.8, selector="random"))
     assert [head.strength for head in plan.heads] == [0.0, 0.2, 0.9, 2.0]
     assert [(one.selector, one.head) for one in plan.trajectories] == [("random", 2)]
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"), [("predictive_parity", "equalized_odds"), ("selection_rate_ratio", "demographic_parity")]
+)
+def test_a_notion_that_is_measured_only_is_refused_with_what_to_mitigate_instead(name: str, instead: str) -> None:
+    assert name in MEASURED
+    with pytest.raises(InputError, match=f"{name} is measured, not equalised.*Mitigate {instead}"):
+        settings_from({"notion": name})
+
+
+def test_every_notion_but_those_measured_only_can_be_mitigated() -> None:
+    assert set(MEASURED) == set(NOTIONS) | set(MEASURED_ONLY)
+    assert set(SETTINGS["notion"].choices) == set(NOTIONS)
+
+
+def test_the_former_name_of_the_notion_is_understood() -> None:
+    assert settings_from({"penalty": "demographic_parity"}) == Settings(notion="demographic_parity")

@@ -192,7 +192,7 @@ def test_no_text_in_a_result_becomes_markup() -> None:
 
 
 NEEDED = {
-    *("strengths", "selector", "penalty", "relaxation", "over", "proxy", "ask_strength"),
+    *("strengths", "selector", "notion", "relaxation", "over", "proxy", "ask_strength"),
     *("questions_per_round", "body", "split"),
 }
 

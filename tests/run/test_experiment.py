@@ -86,7 +86,7 @@ def test_every_number_of_the_result_follows_from_the_kept_heads_and_the_test_par
 
 def test_what_is_equalised_is_what_is_judged_and_reported(people: Dataset) -> None:
     """With demographic parity every gap of the result, expected and measured, is that of the selection rates."""
-    settings = replace(AHEAD, penalty="demographic_parity")
+    settings = replace(AHEAD, notion="demographic_parity")
     outcome = run_experiment(people, settings, seed=1, budget=BUDGET)
     result, mitigation = outcome.result, outcome.approach.mitigation
     assert result["notion"] == "demographic_parity"

@@ -12,7 +12,7 @@ from apod.report import AskedPoint, Map, Pictures, Plane, Surface
 
 STRENGTHS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.8, 1.2, 2.0)
 SETTINGS: dict[str, Any] = {
-    "penalty": "equalized_odds",
+    "notion": "equalized_odds",
     "relaxation": "linear",
     "over": "annotated",
     "selector": "apod",

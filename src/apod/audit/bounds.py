@@ -24,7 +24,7 @@ from apod.audit.json_types import BoundsJson
 from apod.audit.sampling import People
 from apod.data.dataset import IntArray
 from apod.fairness.counts import GroupCounts
-from apod.fairness.notions import Notion
+from apod.fairness.notions import Notion, SelectionRateRatio, compared
 
 FloatArray = npt.NDArray[np.float64]
 SURE = 1 - 1e-9
@@ -58,8 +58,9 @@ class CellKnowledge:
 def gap_bounds(notion: Notion, cells: CellKnowledge, level: float = 0.95) -> Bounds:
     """The gaps consistent with the data; of random draws, with a probability of at least `level` that all hold."""
     low, high = _member_limits(cells, level)
-    within = notion.cells(np.array([0, 1]))  # (2, k) which labels a compared cell has
-    ends = [_spread_limits(cells, within[:, k], low, high) for k in range(within.shape[1])]
+    inside, happened = compared(notion, cells.labels, cells.decisions)  # (c, k), (c, e)
+    ratio = isinstance(notion, SelectionRateRatio)
+    ends = [_spread_limits(mine, happened[:, 0], low, high, ratio=ratio) for mine in inside.T]
     if any(end is None for end in ends):
         return Bounds(None, None)
     return Bounds(*(float(sum(end[side] for end in ends if end is not None)) for side in (0, 1)))
@@ -166,11 +167,10 @@ def _first(holds: Callable[[int], bool], low: int, high: int) -> int:
 
 
 def _spread_limits(
-    cells: CellKnowledge, labels: npt.NDArray[np.bool_], low: IntArray, high: IntArray
+    inside: npt.NDArray[np.bool_], happened: npt.NDArray[np.bool_], low: IntArray, high: IntArray, *, ratio: bool
 ) -> tuple[float, float] | None:
-    """Smallest and largest difference between two groups' rates among people of these labels."""
-    inside = labels[cells.labels]
-    selected, others = inside & (cells.decisions == 1), inside & (cells.decisions == 0)
+    """Smallest and largest difference between two groups' rates among people of these cells; or 1 - their `ratio`."""
+    selected, others = inside & happened, inside & ~happened
     yes_low, yes_high = low[selected].sum(0), high[selected].sum(0)  # (g,)
     no_low, no_high = low[others].sum(0), high[others].sum(0)
     if (yes_high + no_high == 0).any():
@@ -178,4 +178,9 @@ def _spread_limits(
     most = np.where(yes_high > 0, yes_high / np.maximum(yes_high + no_low, 1), 0.0)
     least = np.where(no_high > 0, yes_low / np.maximum(yes_low + no_high, 1), 1.0)
     pairs = list(permutations(range(len(most)), 2))
+    if ratio:  # of the lower rate to the higher: the higher is most where the other is least
+        if not least.max() > 0:
+            return None  # nobody may be selected at all
+        nearest = max(0.0, *(1 - most[a] / least[b] if least[b] > 0 else 0.0 for a, b in pairs))
+        return nearest, max(1 - least[a] / most[b] if most[b] > 0 else 0.0 for a, b in pairs)
     return max(0.0, *(least[a] - most[b] for a, b in pairs)), max(0.0, *(most[a] - least[b] for a, b in pairs))

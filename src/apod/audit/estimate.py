@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from apod.audit import json_types
 from apod.audit.bounds import Bounds, audited_bounds
-from apod.audit.json_types import AuditJson, ChangeJson, EstimateJson, ViewJson
+from apod.audit.json_types import NOTHING, AuditJson, ChangeJson, Estimate, EstimateJson, ViewJson
 from apod.audit.sampling import CellPlan, People, Precision, cells_of, check_people, group_proxies, sample_of
 from apod.audit.shares import (
     CellAnswers,
@@ -25,7 +25,7 @@ from apod.audit.shares import (
 from apod.errors import InputError
 from apod.fairness.impact import impact_intervals, impact_ratios
 from apod.fairness.metrics import RATES, RateName
-from apod.fairness.notions import EQUALIZED_ODDS, Notion
+from apod.fairness.notions import EQUALIZED_ODDS, Notion, SelectionRateRatio
 from apod.randomness import generator
 from apod.text import number
 
@@ -41,32 +41,6 @@ WITHIN = (0.1, 0.05, 0.02)
 
 CLASSICAL: tuple[RateName, ...] = ("tpr", "fpr")
 """Differences that the textbook estimate is shown beside."""
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A number and its interval; None where nothing can be said."""
-
-    value: float | None
-    low: float | None
-    high: float | None
-
-    def to_dict(self) -> EstimateJson:
-        """For JSON."""
-        return {"value": self.value, "low": self.low, "high": self.high}
-
-    def span(self) -> Estimate:
-        """The interval alone."""
-        return Estimate(None, self.low, self.high)
-
-    @property
-    def width(self) -> float | None:
-        """Of the interval."""
-        return None if self.low is None or self.high is None else self.high - self.low
-
-
-NOTHING = Estimate(None, None, None)
-"""Where nothing can be said."""
 
 
 @dataclass(frozen=True)
@@ -371,6 +345,9 @@ class _Auditor:
     def _gap(self, cells: Cells, drawn: FloatArray) -> Estimate:
         """The notion's gap. Absolute values of draws lean upwards, so the estimate is of the differences' medians, and
         the lower end what all signed intervals leave at least."""
+        if isinstance(self.notion, SelectionRateRatio):
+            ratios = self._impact(cells.rates(self.notion, drawn)[:, 0, 0]).values()
+            return max((one.to_one() for one in ratios), key=lambda one: one.high or 0.0)
         high = self._estimate(self.notion.gap(cells.rates(self.notion, drawn))).high
         if high is None:
             return NOTHING

@@ -1,9 +1,10 @@
-"""The types of an audit in JSON, as `apod audit --json`, result.json and a campaign's report have it."""
+"""Estimates, and the types of an audit in JSON: as `apod audit --json`, result.json and campaigns have it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypedDict
+from dataclasses import dataclass
+from typing import NotRequired, TypedDict
 
 from apod.fairness.metrics import RateName
 
@@ -16,12 +17,43 @@ class EstimateJson(TypedDict):
     high: float | None
 
 
+@dataclass(frozen=True)
+class Estimate:
+    """A number and its interval; None where nothing can be said."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+
+    def to_dict(self) -> EstimateJson:
+        """For JSON."""
+        return {"value": self.value, "low": self.low, "high": self.high}
+
+    def span(self) -> Estimate:
+        """The interval alone."""
+        return Estimate(None, self.low, self.high)
+
+    def to_one(self) -> Estimate:
+        """1 minus this."""
+        return Estimate(*(None if end is None else 1 - end for end in (self.value, self.high, self.low)))
+
+    @property
+    def width(self) -> float | None:
+        """Of the interval."""
+        return None if self.low is None or self.high is None else self.high - self.low
+
+
+NOTHING = Estimate(None, None, None)
+"""Where nothing can be said."""
+
+
 class ChangedRatesJson(TypedDict):
     """By how much a group's rates change."""
 
     tpr: EstimateJson
     fpr: EstimateJson
     selection_rate: EstimateJson
+    precision: NotRequired[EstimateJson]  # from version 0.2 on
 
 
 class AuditedGroupJson(ChangedRatesJson):
@@ -44,6 +76,7 @@ class DifferencesJson(TypedDict):
     tpr_difference: EstimateJson
     fpr_difference: EstimateJson
     selection_rate_difference: EstimateJson
+    precision_difference: NotRequired[EstimateJson]
 
 
 class ClassicalJson(TypedDict):
@@ -129,7 +162,12 @@ class AuditJson(TypedDict):
 
 def rates_json(found: Mapping[str, EstimateJson]) -> ChangedRatesJson:
     """Every rate by its name."""
-    return {"tpr": found["tpr"], "fpr": found["fpr"], "selection_rate": found["selection_rate"]}
+    return {
+        "tpr": found["tpr"],
+        "fpr": found["fpr"],
+        "selection_rate": found["selection_rate"],
+        "precision": found["precision"],
+    }
 
 
 def group_json(found: Mapping[str, EstimateJson]) -> AuditedGroupJson:
@@ -143,4 +181,5 @@ def differences_json(found: Mapping[RateName, EstimateJson]) -> DifferencesJson:
         "tpr_difference": found["tpr"],
         "fpr_difference": found["fpr"],
         "selection_rate_difference": found["selection_rate"],
+        "precision_difference": found["precision"],
     }

@@ -17,7 +17,7 @@ from apod.audit.shares import CellAnswers, Cells, FloatArray, components, cross_
 from apod.data.dataset import UNKNOWN, IntArray, check_group_count
 from apod.errors import BudgetError, InputError
 from apod.fairness.counts import binary
-from apod.fairness.notions import EQUALIZED_ODDS, Notion
+from apod.fairness.notions import EQUALIZED_ODDS, Notion, compared
 from apod.randomness import generator
 
 MOST_PLANNED = 100_000
@@ -160,10 +160,10 @@ def leverages(shares: FloatArray, views: Sequence[Cells], notion: Notion) -> Flo
     found = []
     for cells in views:
         people = cells.people(shares)  # (c, g)
-        inside, events = notion.cells(cells.labels), notion.events(cells.labels)  # (c, k), (c, e)
+        inside, counted = compared(notion, cells.labels, cells.decisions)  # (c, k), (c, e)
         known = np.nan_to_num(cells.rates(notion, shares))  # (k, e, g)
         for cell, event in np.ndindex(known.shape[:2]):
-            mine, happened = inside[:, cell], cells.decisions == events[:, event]
+            mine, happened = inside[:, cell], counted[:, event]
             whole = np.maximum(people[mine].sum(axis=0), 1.0)  # (g,)
             pull = (happened[:, None] - known[cell, event]) / whole  # (c, g)
             found.append(np.where(mine, cells.sizes * (np.abs(pull).max(1) + np.abs(pull).min(1)), 0))

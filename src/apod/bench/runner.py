@@ -25,8 +25,9 @@ from apod.bench.unit import OwnTable, Progress, Source, UnitData, failed_part, i
 from apod.data import Dataset
 from apod.errors import InputError
 from apod.files import digest
+from apod.method.checks import answers_allowed
 from apod.method.pod import Training
-from apod.method.settings import PRESETS, Settings, answers_allowed
+from apod.method.settings import PRESETS, Settings
 from apod.processes import safe_children
 
 TABLES = ("adult", "meps", "loan", "german", "bank")

@@ -27,10 +27,11 @@ from apod.data.pictures import CELEBA_GROUPS, load_celeba
 from apod.errors import InputError, UnknownName
 from apod.fairness.metrics import METRICS, GroupCounts, group_counts
 from apod.files import digest, replacing
+from apod.method.checks import answers_allowed
 from apod.method.choice import BestHeads, RoundScores, score_heads
 from apod.method.pod import Training, pretrain_head
 from apod.method.prepare import make_pool, prepare
-from apod.method.settings import Settings, answers_allowed
+from apod.method.settings import Settings
 
 Progress = Callable[[int, int, str], None]
 

@@ -94,7 +94,7 @@ class MitigationEngine:
     @property
     def notion(self) -> Notion:
         """What is equalised: measurements and the audit speak of its gap."""
-        return NOTIONS[self.settings.penalty]
+        return NOTIONS[self.settings.notion]
 
     def _pretrain(self) -> dict[str, npt.NDArray[Any]]:
         return {"parameters": pretrain_head(self.pool, self._training)}

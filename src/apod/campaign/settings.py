@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, date, datetime
@@ -17,7 +18,8 @@ from apod.data.dataset import LabelValue, check_group_count
 from apod.data.own import require_column
 from apod.errors import ApodError, BudgetError, InputError
 from apod.fairness.criterion import parse_criterion
-from apod.method.settings import PRESETS, SETTINGS, SHARED, Settings, check_posterior_size, settings_from
+from apod.method.checks import check_posterior_size
+from apod.method.settings import PRESETS, RENAMED, SETTINGS, SHARED, Settings, settings_from
 from apod.models.model import probabilities_of
 
 Kind = Literal["self_reported", "records", "perceived"]
@@ -65,7 +67,7 @@ class CampaignSettings:
     @property
     def method(self) -> Settings | None:
         """The method that the package's own engine follows; None where the options are another engine's."""
-        if not SETTINGS.keys() | {"preset"} >= self.engine.keys():
+        if not SETTINGS.keys() | RENAMED.keys() | {"preset"} >= self.engine.keys():
             return None
         try:
             return settings_of(self.engine)
@@ -276,6 +278,9 @@ def own_options(options: Mapping[str, object], least_gain: float, pool: Shape) -
 
     Refuses what the engine could not be built with or do, before anything is written.
     """
+    for old in RENAMED.keys() & options.keys():
+        warnings.warn(f"{old!r} is now called {RENAMED[old]!r}: use that.", FutureWarning, stacklevel=5)
+    options = {RENAMED.get(name, name): value for name, value in options.items()}
     kept = {**options, "body": _body(options, pool)}
     chosen = settings_of(kept)
     if pool.scored and not chosen.corrects:

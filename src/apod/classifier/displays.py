@@ -13,7 +13,8 @@ import pandas as pd
 from apod.data.columns import binary_labels
 from apod.data.dataset import IntArray
 from apod.errors import InputError
-from apod.fairness.metrics import RATE_WORDS, RateName, bootstrap, group_counts
+from apod.fairness.metrics import RATE_WORDS, RateName, group_counts
+from apod.fairness.resampling import bootstrap
 from apod.randomness import generator
 
 if TYPE_CHECKING:

@@ -71,7 +71,7 @@ class APODClassifier(FittedClassifier):
     strength : float or None, default=None
         The operating point `predict` uses: any number from 0 up, or for heads one that is trained. None: as the
         answers say.
-    penalty : {"equalized_odds", "true_positive_rate_parity", "false_positive_rate_parity", "demographic_parity"}
+    notion : {"equalized_odds", "true_positive_rate_parity", "false_positive_rate_parity", "demographic_parity"}
         What is equalised.
     selector : str or None, default=None
         The rule of `query`: "gap", "cell" (of a correction alone), "typical", "apod", "random", "stratified",
@@ -127,6 +127,8 @@ class APODClassifier(FittedClassifier):
         With 0, or too few rows, the training part takes its place. A correction needs no such part.
     metric : {"delta_eo", "eop"}
         Fairness in the choice of round and strength: ``1 - |difference of TPR + FPR|``, or the ratio of the TPRs.
+    penalty : str
+        Deprecated since 0.2, and gone with 0.3: the former name of `notion`.
 
     Attributes
     ----------
@@ -182,7 +184,7 @@ class APODClassifier(FittedClassifier):
         *,
         body: BodyName | Module | None = None,
         strength: float | None = None,
-        penalty: NotionName = Settings.penalty,
+        notion: NotionName = Settings.notion,
         selector: SelectorName | None = None,
         threshold: float | None = Settings.threshold,
         max_accuracy_loss: float = Settings.max_accuracy_loss,
@@ -208,11 +210,12 @@ class APODClassifier(FittedClassifier):
         dropout: float = Settings.dropout,
         validation_fraction: float = 0.25,
         metric: FairnessMetric = "delta_eo",
+        penalty: NotionName | Literal["deprecated"] = "deprecated",
     ) -> None:
         self.estimator = estimator
         self.body = body
         self.strength = strength
-        self.penalty = penalty
+        self.notion = notion
         self.selector = selector
         self.threshold = threshold
         self.max_accuracy_loss = max_accuracy_loss
@@ -238,6 +241,7 @@ class APODClassifier(FittedClassifier):
         self.dropout = dropout
         self.validation_fraction = validation_fraction
         self.metric = metric
+        self.penalty = penalty
 
     def fit(self, X: Any, y: Any, *, sensitive_features: Any = None) -> Self:
         """Fit on these rows and the groups that are known.

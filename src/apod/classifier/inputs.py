@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -27,6 +28,9 @@ from apod.randomness import generator
 
 NAME = "classifier"
 """Stands for the dataset's name in the keys of all random draws."""
+
+DEPRECATED = "deprecated"
+"""The value of a parameter that has another name by now."""
 
 TABLE_BODIES = ("contrastive", "cross_entropy")
 
@@ -66,6 +70,7 @@ def corrects(parameters: Mapping[str, object]) -> bool:
 def checked_settings(parameters: Mapping[str, Any]) -> Settings:
     """The settings that parameters of `APODClassifier` stand for; InputError where one cannot be."""
     _check_strength(parameters["strength"])
+    parameters = _renamed(parameters)
     if corrects(parameters):
         _refuse_idle(parameters, HEAD_DEFAULTS, "heads on a body: add body='contrastive'")
         own = {name: parameters[name] for name in PARAMETERS if name not in (*HEAD_SETTINGS, "selector")}
@@ -86,6 +91,17 @@ def checked_settings(parameters: Mapping[str, Any]) -> Settings:
         "body": body if encodes(body) else "contrastive",
     }
     return Settings(**given, ask_strength=strength or Settings.ask_strength)
+
+
+def _renamed(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The parameters with `notion` where its former name `penalty` was given."""
+    old = parameters.get("penalty", DEPRECATED)
+    if old == DEPRECATED:
+        return parameters
+    if parameters["notion"] not in (old, Settings.notion):
+        raise InputError("penalty is the former name of notion: pass notion alone.")
+    warnings.warn("penalty is now called notion, and goes with apod 0.3: pass notion.", FutureWarning, stacklevel=4)
+    return {**parameters, "notion": old}
 
 
 def _check_strength(strength: Any) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from apod.classifier.correction import FittedModel
+from apod.classifier.inputs import DEPRECATED
 from apod.classifier.saved_values import (
     finite,
     one_of_two,
@@ -69,7 +70,9 @@ def write_saved(path: Path, saved: Saved) -> None:
 def packed(saved: Saved) -> bytes:
     """The content of the file."""
     state = saved.state
-    given = {name: value for name, value in saved.parameters.items() if name != "estimator"}
+    given = {name: value for name, value in saved.parameters.items() if name not in ("estimator", "penalty")}
+    if saved.parameters.get("penalty", DEPRECATED) != DEPRECATED:
+        given["notion"] = saved.parameters["penalty"]
     facts = {
         "kind": KIND,
         "parameters": {name: plain(value) for name, value in given.items() if name != "body" or isinstance(value, str)},
@@ -142,8 +145,11 @@ def _rebuild(arrays: Arrays, facts: Unchecked, estimator: Any) -> Saved:
         described = saved_classes(facts["classes"]), one_of_two(facts["positive"]), saved_table(facts["tradeoff"])
         state = saved_correction(own, facts, *described, estimator)
     selected = state.checked_strength(finite(facts["selected_strength"]))
+    parameters = {name: tuple(v) if isinstance(v, list) else v for name, v in facts["parameters"].items()}
+    if "notion" not in parameters and "penalty" in parameters:  # of version 0.1
+        parameters["notion"] = parameters.pop("penalty")
     return Saved(
-        parameters={name: tuple(v) if isinstance(v, list) else v for name, v in facts["parameters"].items()},
+        parameters=parameters,
         group_names=texts(facts["groups"]),
         n_features=n_features,
         feature_names=names,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from apod.errors import InputError
 
 if TYPE_CHECKING:
     from apod.audit import Audit, Estimate
+    from apod.audit.estimate import ViewAudit
     from apod.audit.table import AuditTable
     from apod.evidence.reevaluation import Reevaluation
     from apod.report.facts import AuditFacts, ReevaluatedFacts
@@ -52,7 +54,9 @@ def audit(
     result: Path | None = typer.Option(None, help="Write the audit as JSON, e.g. audit.json."),
     against: Path | None = typer.Option(None, help="Evidence of the same model: what moved since, and is it chance?"),
     within: float = typer.Option(0.05, help="How exactly you want to know the differences, for the plan."),
-    notion: str = typer.Option("equalized_odds", help="Whose gap is estimated: as --penalty of apod run."),
+    notion: str = typer.Option(
+        "equalized_odds", help="Whose gap: as in apod run, predictive_parity or selection_rate_ratio."
+    ),
     sep: str | None = SEP,
     decimal: str | None = DECIMAL,
     encoding: str | None = ENCODING,
@@ -145,9 +149,9 @@ def _draw(found: AuditTable, count: int, out: Path | None, as_json: bool, group:
 
 def render(result: Audit, within: float, more: int | None) -> None:
     """The audit as a few lines of text."""
-    from apod.fairness.metrics import RATE_WORDS
+    from apod.fairness.metrics import RATE_WORDS, SHOWN_RATES
 
-    rates = result.notion.rates or tuple(RATE_WORDS)
+    rates = result.notion.rates or SHOWN_RATES
     echo(
         f"{result.people} people, {result.drawn} answers drawn at random"
         + (f", {result.known} more known" if result.known else "")
@@ -164,6 +168,8 @@ def render(result: Audit, within: float, more: int | None) -> None:
             beside = f"   (answers alone: {_span(view.classical[rate])})" if rate in view.classical else ""
             echo(f"  {RATE_WORDS[rate]} {what}: {_span(view.differences[rate])}{beside}")
         echo(f"  gap {result.notion.words.gap}: {_span(view.gap)}")
+        for line in _ratio_lines(view):
+            echo(f"  {line}")
     if result.change is not None:
         echo()
         echo(f"from {result.change.before} to {result.change.after}: gap {_span(result.change.gap)}")
@@ -171,6 +177,19 @@ def render(result: Audit, within: float, more: int | None) -> None:
     echo(f"plan: {plan_text(more, within, result.precision.left)}")
     for note in result.notes():
         echo(f"note: {note}")
+
+
+def _ratio_lines(view: ViewAudit) -> list[str]:
+    """The lowest impact ratio, against four fifths; nothing where it is not known."""
+    from apod.fairness.impact import FOUR_FIFTHS
+
+    known = {group: found["impact_ratio"] for group, found in view.groups.items()}
+    worst = min(known, key=lambda group: math.inf if known[group].high is None else known[group].high or 0.0)
+    low, high = known[worst].low, known[worst].high
+    if low is None or high is None:
+        return []
+    side = "below" if high < FOUR_FIFTHS else "not below" if low >= FOUR_FIFTHS else "perhaps below"
+    return [f"selection-rate ratio of {worst} to the highest: {_span(known[worst])}; {side} four fifths"]
 
 
 def plan_text(more: int | None, within: float, left: int) -> str:

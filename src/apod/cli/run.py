@@ -31,7 +31,8 @@ from apod.cli.shared import (
 )
 from apod.errors import ApodError, InputError
 from apod.fairness.criterion import parse_criterion
-from apod.method.settings import SHARED, Settings, answers_allowed, settings_from
+from apod.method.checks import answers_allowed
+from apod.method.settings import SHARED, Settings, settings_from
 
 if TYPE_CHECKING:
     from apod.data import Dataset

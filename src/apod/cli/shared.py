@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from apod.errors import InputError, UnknownName
-from apod.method.settings import PRESETS, SETTINGS, Settings
+from apod.method.settings import PRESETS, RENAMED, SETTINGS, Settings
 from apod.text import printable
 
 if TYPE_CHECKING:
@@ -132,11 +132,21 @@ def offers_settings(command: Callable[..., None], leave_out: Sequence[str] = ())
 
     def called(**arguments: Any) -> None:
         given = {name: arguments.pop(name) for name in ("preset", *offered)}
+        for old, new in RENAMED.items():
+            value = arguments.pop(old)
+            if value is not None and given[new] not in (None, value):
+                raise InputError(f"--{old} is the former name of --{new}: give --{new} alone.")
+            if value is not None:
+                echo(f"warning: --{old} is now --{new} and goes with the next release.", err=True)
+                given[new] = value
         command(**arguments, settings=_said(given))
 
     own = inspect.signature(command, eval_str=True).parameters
     options = {"preset": _option("preset", str, "default", "--preset", PRESET_HELP)}
     options |= {name: _option(name, _type(name), None, m.option or "", m.help) for name, m in offered.items()}
+    options |= {
+        old: _option(old, str | None, None, f"--{old}", f"Deprecated: --{new}.") for old, new in RENAMED.items()
+    }
     place = list(own).index("settings")
     parameters = [*list(own.values())[:place], *options.values(), *list(own.values())[place + 1 :]]
     called.__name__, called.__doc__ = command.__name__, command.__doc__

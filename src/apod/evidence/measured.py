@@ -26,8 +26,9 @@ from apod.evidence.sections import (
 )
 from apod.fairness.counts import GroupCounts
 from apod.fairness.impact import counted_intervals, impact_ratios
-from apod.fairness.metrics import RATES, Interval, paired_bootstrap
+from apod.fairness.metrics import SHOWN_RATES
 from apod.fairness.notions import Notion, find_notion, ratio
+from apod.fairness.resampling import Interval, paired_bootstrap
 from apod.randomness import generator
 from apod.run.record import metrics_entry
 from apod.text import number
@@ -169,7 +170,7 @@ def levelling(found: Findings, *, measured: bool) -> Levelling | None:
     moved: dict[str, dict[str, float | None]] = {}
     for name, old in found.before.groups.items():
         new = found.after.groups[name]
-        pairs = {rate: (getattr(old, rate).value, getattr(new, rate).value) for rate in RATES}
+        pairs = {rate: (getattr(old, rate).value, getattr(new, rate).value) for rate in SHOWN_RATES}
         moved[name] = {
             rate: None if first is None or second is None else second - first for rate, (first, second) in pairs.items()
         }

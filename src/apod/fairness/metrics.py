@@ -11,31 +11,26 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 import numpy as np
 import numpy.typing as npt
 
 from apod.errors import InputError, UnknownName
 from apod.fairness.counts import (
-    Counts,
     GroupCounts,
-    binary,
-    group_codes,
     group_counts,
     soft_group_counts,
 )
 from apod.fairness.notions import (
     EQUALIZED_ODDS,
+    MEASURED,
     NOTIONS,
-    GroupRatesJson,
-    MetricsJson,
     Notion,
     RateName,
-    RatesJson,
     count_gap,
     count_rates,
     extremes,
@@ -51,25 +46,55 @@ __all__ = [
     "METRICS",
     "RATES",
     "RATE_WORDS",
+    "SHOWN_RATES",
     "GroupCounts",
     "GroupRates",
     "GroupRatesJson",
-    "Interval",
     "Metrics",
     "MetricsJson",
     "RateName",
     "RatesJson",
     "UndefinedRateWarning",
-    "bootstrap",
     "evaluate",
     "fairness_score",
     "group_counts",
     "metric_table",
-    "paired_bootstrap",
     "soft_group_counts",
 ]
 
 FloatArray = npt.NDArray[np.float64]
+
+
+class RatesJson(TypedDict):
+    """A group's rates in JSON; undefined is null. Files of earlier versions have no precision."""
+
+    tpr: float | None
+    fpr: float | None
+    selection_rate: float | None
+    precision: NotRequired[float | None]
+
+
+class GroupRatesJson(RatesJson):
+    """A group's rates in JSON, and what they rest on."""
+
+    n: int
+    n_positive: int
+
+
+class MetricsJson(TypedDict):
+    """One classifier on one set of rows in JSON; undefined is null."""
+
+    accuracy: float | None
+    balanced_accuracy: float | None
+    eop: float | None
+    delta_eo: float | None
+    gap: float | None
+    demographic_parity_difference: float | None
+    equalized_odds_difference: float | None
+    selection_rate_ratio: NotRequired[float | None]  # these two from version 0.2 on
+    predictive_parity_difference: NotRequired[float | None]
+    groups: dict[str, GroupRatesJson]
+    excluded: int
 
 
 class UndefinedRateWarning(UserWarning):
@@ -83,11 +108,17 @@ RATES: Mapping[RateName, Notion] = MappingProxyType(
         "tpr": NOTIONS["true_positive_rate_parity"],
         "fpr": NOTIONS["false_positive_rate_parity"],
         "selection_rate": NOTIONS["demographic_parity"],
+        "precision": MEASURED["predictive_parity"],
     }
 )
 """Every rate that is shown per group, with the notion that compares it alone."""
 
-RATE_WORDS: Mapping[RateName, str] = MappingProxyType({"tpr": "TPR", "fpr": "FPR", "selection_rate": "Selection rate"})
+SHOWN_RATES: tuple[RateName, ...] = ("tpr", "fpr", "selection_rate")
+"""Those that every report shows; precision where a notion compares it."""
+
+RATE_WORDS: Mapping[RateName, str] = MappingProxyType(
+    {"tpr": "TPR", "fpr": "FPR", "selection_rate": "Selection rate", "precision": "Precision"}
+)
 """These rates as people read them."""
 
 
@@ -136,10 +167,15 @@ def metric_table(notion: Notion = EQUALIZED_ODDS) -> Mapping[str, Metric]:
             "gap": lambda counts: count_gap(notion, counts),
             "demographic_parity_difference": lambda counts: count_gap(RATES["selection_rate"], counts),
             "equalized_odds_difference": lambda counts: np.maximum(spread(_tpr(counts)), spread(_fpr(counts))),
+            "selection_rate_ratio": lambda counts: 1 - count_gap(MEASURED["selection_rate_ratio"], counts),
+            "predictive_parity_difference": lambda counts: count_gap(RATES["precision"], counts),
             **{name: _per_group(name) for name in RATES},  # these per group: (..., g)
         }
     )
 
+
+BESIDE = ("selection_rate_ratio", "predictive_parity_difference")
+"""Undefined as soon as a group is selected from never: nobody is warned of that who did not ask for them."""
 
 METRICS = metric_table()
 """The metrics by name, the gap that of equalized odds."""
@@ -199,6 +235,7 @@ class GroupRates:
     tpr: float
     fpr: float
     selection_rate: float
+    precision: float
     n: int
     n_positive: int
 
@@ -208,6 +245,7 @@ class GroupRates:
             "tpr": number(self.tpr),
             "fpr": number(self.fpr),
             "selection_rate": number(self.selection_rate),
+            "precision": number(self.precision),
             "n": self.n,
             "n_positive": self.n_positive,
         }
@@ -224,6 +262,8 @@ class Metrics:
     gap: float
     demographic_parity_difference: float
     equalized_odds_difference: float
+    selection_rate_ratio: float
+    predictive_parity_difference: float
     groups: Mapping[str, GroupRates]
     excluded: int  # rows without a known group, in no group's rates
 
@@ -244,6 +284,7 @@ class Metrics:
                 tpr=float(values["tpr"][a]),
                 fpr=float(values["fpr"][a]),
                 selection_rate=float(values["selection_rate"][a]),
+                precision=float(values["precision"][a]),
                 n=round(float(n[a])),  # expected counts, from soft membership, are not whole
                 n_positive=round(float(n_positive[a])),
             )
@@ -258,12 +299,12 @@ class Metrics:
     @property
     def undefined(self) -> tuple[str, ...]:
         """Names of the metrics that are NaN though they should be numbers, or are NaN for some group."""
-        alone = [name for name in METRICS if name not in RATES and math.isnan(getattr(self, name))]
-        grouped = [name for name in RATES if any(math.isnan(getattr(g, name)) for g in self.groups.values())]
+        alone = [name for name in METRICS if name not in (*RATES, *BESIDE) and math.isnan(getattr(self, name))]
+        grouped = [name for name in SHOWN_RATES if any(math.isnan(getattr(g, name)) for g in self.groups.values())]
         return tuple(name for name in alone + grouped if name != "delta_eo" or len(self.groups) == 2)
 
     def to_dict(self) -> MetricsJson:
-        """Ready for JSON: undefined is None; `groups` maps a name to its tpr, fpr, selection_rate, n and n_positive."""
+        """Ready for JSON: undefined is None; `groups` maps a name to its rates, n and n_positive."""
         return {
             "accuracy": number(self.accuracy),
             "balanced_accuracy": number(self.balanced_accuracy),
@@ -272,6 +313,8 @@ class Metrics:
             "gap": number(self.gap),
             "demographic_parity_difference": number(self.demographic_parity_difference),
             "equalized_odds_difference": number(self.equalized_odds_difference),
+            "selection_rate_ratio": number(self.selection_rate_ratio),
+            "predictive_parity_difference": number(self.predictive_parity_difference),
             "groups": {name: rates.to_dict() for name, rates in self.groups.items()},
             "excluded": self.excluded,
         }
@@ -292,100 +335,6 @@ def evaluate(
     if warn and metrics.undefined:
         _warn_undefined(metrics.undefined)
     return metrics
-
-
-@dataclass(frozen=True, eq=False)
-class Interval:
-    """A metric and its percentile interval, each in the metric's shape; unpacks as `low, high`."""
-
-    value: FloatArray
-    low: FloatArray
-    high: FloatArray
-    undefined: npt.NDArray[np.int64]  # resamples left out because the metric did not exist in them
-
-    def __iter__(self) -> Iterator[FloatArray]:
-        return iter((self.low, self.high))
-
-
-def bootstrap(
-    counts: GroupCounts,
-    rng: np.random.Generator,
-    notion: Notion = EQUALIZED_ODDS,
-    *,
-    resamples: int = 1000,
-    level: float = 0.95,
-) -> dict[str, Interval]:
-    """An interval for every metric, per classifier (those of RATES: and per group).
-
-    Drawing n rows with replacement and counting them is a multinomial draw of the counts, so the counts are
-    drawn: the same distribution, at a price that does not grow with the rows.
-    """
-    drawn = GroupCounts(_resample(counts.cells, rng, resamples))
-    return {name: _interval(metric(counts), metric(drawn), level) for name, metric in metric_table(notion).items()}
-
-
-def paired_bootstrap(
-    y_true: npt.ArrayLike,
-    before: npt.ArrayLike,
-    after: npt.ArrayLike,
-    groups: npt.ArrayLike,
-    n_groups: int,
-    rng: np.random.Generator,
-    notion: Notion = EQUALIZED_ODDS,
-    *,
-    resamples: int = 1000,
-    level: float = 0.95,
-) -> dict[str, Interval]:
-    """An interval for every metric's change, after minus before, of two classifiers on the same rows.
-
-    before (n,), after (..., n), groups (n,). The joint cells group x label x before x after are drawn: both
-    err on much the same rows, which two separate intervals would ignore.
-    """
-    codes, first = group_codes(groups, n_groups), binary("before", before)
-    if codes.shape != first.shape:
-        raise InputError(f"before has shape {first.shape} and groups {codes.shape}: pass one of each per row.")
-    slot = np.where(codes < 0, n_groups, codes) * 2 + first  # (n,) group and first prediction in one code
-    joint = group_counts(y_true, after, slot, 2 * (n_groups + 1)).cells[..., :-1, :, :]
-    joint = joint.reshape(*joint.shape[:-3], n_groups + 1, 2, 2, 2)  # (..., group, before, label, after)
-    drawn = _resample(joint, rng, resamples, cell_axes=4)
-
-    def change(metric: Metric, cells: Counts) -> FloatArray:
-        old, new = np.swapaxes(cells.sum(-1), -1, -2), cells.sum(-3)  # (..., group, label, prediction)
-        return metric(GroupCounts(new)) - metric(GroupCounts(old))
-
-    return {name: _interval(change(m, joint), change(m, drawn), level) for name, m in metric_table(notion).items()}
-
-
-def _resample(cells: Counts, rng: np.random.Generator, resamples: int, cell_axes: int = 3) -> Counts:
-    """Multinomial draws over the last axes: (resamples, *cells.shape)."""
-    if not np.issubdtype(cells.dtype, np.integer):
-        raise InputError("These counts are expected values: resampling needs counted rows, of group_counts.")
-    if resamples < 1:
-        raise InputError(f"resamples is {resamples}: draw at least one.")
-    batch = cells.shape[:-cell_axes]
-    flat = cells.reshape(*batch, -1)
-    total = flat.sum(-1)
-    share = flat / np.maximum(total, 1)[..., None]
-    return rng.multinomial(total, share, size=(resamples, *batch)).reshape(resamples, *cells.shape)
-
-
-def _interval(value: FloatArray, drawn: FloatArray, level: float) -> Interval:
-    """Percentiles of the draws in which the metric exists; NaN where there are none."""
-    if not 0 < level < 1:
-        raise InputError(f"level is {level}: pass a share between 0 and 1, like 0.95.")
-    ordered = np.sort(drawn, axis=0)  # NaN sorts to the end
-    defined = (~np.isnan(drawn)).sum(0)
-    low, high = (_percentile(ordered, defined, share) for share in ((1 - level) / 2, (1 + level) / 2))
-    return Interval(value, low, high, len(drawn) - defined)
-
-
-def _percentile(ordered: FloatArray, defined: npt.NDArray[np.int64], share: float) -> FloatArray:
-    """Linear quantile of each column's first `defined` entries: nanquantile without its loop and warning."""
-    last = np.maximum(defined - 1, 0)
-    below = np.floor(share * last).astype(np.int64)
-    above = np.minimum(below + 1, last)
-    left, right = (np.take_along_axis(ordered, place[None], axis=0)[0] for place in (below, above))
-    return np.asarray(left + (share * last - below) * (right - left))
 
 
 def _warn_undefined(names: Sequence[str]) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, Protocol, TypedDict
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -25,37 +25,10 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
-RateName = Literal["tpr", "fpr", "selection_rate"]
+RateName = Literal["tpr", "fpr", "selection_rate", "precision"]
 """The rates that are shown per group."""
-
-
-class RatesJson(TypedDict):
-    """A group's rates in JSON; undefined is null."""
-
-    tpr: float | None
-    fpr: float | None
-    selection_rate: float | None
-
-
-class GroupRatesJson(RatesJson):
-    """A group's rates in JSON, and what they rest on."""
-
-    n: int
-    n_positive: int
-
-
-class MetricsJson(TypedDict):
-    """One classifier on one set of rows in JSON; undefined is null."""
-
-    accuracy: float | None
-    balanced_accuracy: float | None
-    eop: float | None
-    delta_eo: float | None
-    gap: float | None
-    demographic_parity_difference: float | None
-    equalized_odds_difference: float | None
-    groups: dict[str, GroupRatesJson]
-    excluded: int
+Among = Literal["labels", "decisions"]
+"""Whether people are compared who have the same label, or who got the same decision."""
 
 
 @dataclass(frozen=True)
@@ -76,8 +49,8 @@ class Words:
 class Notion(Protocol):
     """What is equalised. n people, k cells, e events, G groups.
 
-    Invariants: `cells` and `events` depend on a person's label alone; a gap is 0 where all groups have the same rates,
-    never negative, and unchanged when groups are renamed.
+    Invariants: `cells` and `events` depend on a person's label alone, or on the decision alone (`among`); a gap is 0
+    where all groups have the same rates, never negative, and unchanged when groups are renamed.
     """
 
     @property
@@ -98,6 +71,11 @@ class Notion(Protocol):
     @property
     def classes(self) -> int:
         """How many labels there are."""
+        ...
+
+    @property
+    def among(self) -> Among:
+        """What `cells` and `events` are given: labels, the event being a decision; or decisions, and it is a label."""
         ...
 
     def cells(self, labels: npt.NDArray[Any]) -> BoolArray:
@@ -121,6 +99,7 @@ class _RateParity:
     """What all notions here share. With two labels the decision 1 is counted, with more every decision."""
 
     classes: int = 2
+    among: ClassVar[Among] = "labels"
 
     def gap(self, rates: FloatArray, *, skip_undefined: bool = False) -> FloatArray:
         """The sum of highest minus lowest rate; half of it where every decision is counted: one's loss is another's
@@ -235,6 +214,53 @@ class DemographicParity(_RateParity):
         return self._each_decision(labels)
 
 
+@dataclass(frozen=True)
+class SelectionRateRatio(DemographicParity):
+    """The lowest selection rate over the highest is 1. Measured; equalised as demographic parity."""
+
+    name: ClassVar[str] = "selection_rate_ratio"
+    words: ClassVar[Words] = Words(
+        "selection-rate ratio",
+        "1 - lowest / highest selection rate",
+        "1 minus the ratio of the groups' selection rates, the lower over the higher",
+        "1 minus the ratio of the lowest to the highest selection rate",
+        "all groups are called positive equally often; above 20, the ratio is below four fifths",
+    )
+
+    def gap(self, rates: FloatArray, *, skip_undefined: bool = False) -> FloatArray:
+        """1 - lowest / highest; with more labels, of the decision for which that is largest."""
+        low, high = extremes(rates, skip_undefined=skip_undefined)  # (..., 1, e)
+        return np.asarray((1 - ratio(low, high)).max(axis=(-2, -1)))
+
+
+@dataclass(frozen=True)
+class PredictiveParity(_RateParity):
+    """Of those called positive, equally many are in all groups; with more labels, of those called anything.
+
+    Measured only: whom it compares depends on the decisions, and equal precisions contradict equal error rates where
+    base rates differ.
+    """
+
+    name: ClassVar[str] = "predictive_parity"
+    among: ClassVar[Among] = "decisions"
+    words: ClassVar[Words] = Words(
+        "predictive parity",
+        "|d precision|",
+        "Difference of the groups' precision, without sign",
+        "Highest minus lowest precision of the groups",
+        "a positive decision is right equally often in all groups",
+    )
+    rates: ClassVar[tuple[RateName, ...]] = ("precision",)
+
+    def cells(self, labels: npt.NDArray[Any]) -> BoolArray:
+        """(..., n, k) of decisions: the positive ones; with more labels, one cell per decision."""
+        return np.asarray(labels[..., None] == np.array((1,) if self.classes == 2 else self._labels()))
+
+    def events(self, labels: npt.NDArray[Any]) -> IntArray:
+        """(..., n, 1) of decisions: the label that makes one right."""
+        return np.asarray(labels[..., None], dtype=np.int64)
+
+
 EQUALIZED_ODDS: Notion = EqualizedOdds()
 """What is equalised by default, and by the paper."""
 
@@ -244,14 +270,25 @@ NOTIONS: Mapping[str, Notion] = MappingProxyType(
         for notion in (EQUALIZED_ODDS, TruePositiveRateParity(), FalsePositiveRateParity(), DemographicParity())
     }
 )
-"""Every notion by name, for two labels; for more, make one with `classes`."""
+"""Every notion that can be equalised by name, for two labels; for more, make one with `classes`."""
+
+MEASURED: Mapping[str, Notion] = MappingProxyType(
+    {**NOTIONS, **{notion.name: notion for notion in (PredictiveParity(), SelectionRateRatio())}}
+)
+"""Every notion whose gap is measured."""
 
 
 def find_notion(name: str) -> Notion:
-    """The notion of this name."""
-    if name not in NOTIONS:
-        raise UnknownName("fairness notion", name, NOTIONS)
-    return NOTIONS[name]
+    """The notion of this name, also one that is measured only."""
+    if name not in MEASURED:
+        raise UnknownName("fairness notion", name, MEASURED)
+    return MEASURED[name]
+
+
+def compared(notion: Notion, labels: npt.NDArray[Any], decided: npt.NDArray[Any]) -> tuple[BoolArray, BoolArray]:
+    """(n, k) who is in which cell, and (n, e) whether what is counted happened; labels and decisions (n,)."""
+    given, counted = (labels, decided) if notion.among == "labels" else (decided, labels)
+    return notion.cells(given), np.asarray(notion.events(given) == counted[..., None])
 
 
 def event_counts(
@@ -260,8 +297,20 @@ def event_counts(
     """How many people of each cell and group got the decision that is counted, and how many there are.
 
     labels (n,) · decided (R, n) by R classifiers · member (D, n, G) in D versions: one-hot groups, probabilities, draws
-    of groups, or how many people a row stands for. Returns (D, R, k, e, G) and (D, 1, k, 1, G).
+    of groups, or how many people a row stands for. Returns (D, R, k, e, G) and (D, 1, k, 1, G); the latter of every
+    classifier, (D, R, k, 1, G), where its decisions say who is compared.
     """
+    if notion.among == "decisions":
+        each = [_event_counts(notion, own, labels[None], member) for own in decided]
+        happened, people = (np.concatenate(part, axis=1) for part in zip(*each, strict=True))
+        return happened, people
+    return _event_counts(notion, labels, decided, member)
+
+
+def _event_counts(
+    notion: Notion, labels: npt.NDArray[Any], decided: npt.NDArray[Any], member: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """`event_counts` where cells and events are those of `labels`."""
     versions, groups = member.shape[0], member.shape[2]
     cells, events = notion.cells(labels), notion.events(labels)
     happened = np.empty((versions, len(decided), cells.shape[1], events.shape[1], groups))

@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Integral, Real
+from types import MappingProxyType
 from typing import Any, get_args
 
-from apod.errors import InputError, UnknownName
+from apod.errors import BudgetError, InputError, UnknownName
 
 Check = Callable[[str, Any], None]
 """InputError unless the value of the setting of this name can be."""
+
+MOST_PARAMETERS = 8448
+"""Weights a posterior may have, over all groups: its matrix takes half a gigabyte then, a round half a minute."""
+
+MEASURED_ONLY: Mapping[str, str] = MappingProxyType(
+    {
+        "predictive_parity": "predictive_parity is measured, not equalised: who is selected decides whom it compares, "
+        "and equal precisions contradict equal error rates where base rates differ. Mitigate equalized_odds, and "
+        "measure it with `apod audit --notion predictive_parity`.",
+        "selection_rate_ratio": "selection_rate_ratio is measured, not equalised: its ratio is 1 exactly where "
+        "selection rates are equal. Mitigate demographic_parity; reports show the ratio beside the rates.",
+    }
+)
+"""Notions that are measured only, and what to do instead."""
 
 
 def one_of(what: str, kind: Any) -> Check:
@@ -18,6 +33,20 @@ def one_of(what: str, kind: Any) -> Check:
     def check(name: str, value: Any) -> None:
         if value not in get_args(kind):
             raise UnknownName(what, str(value), get_args(kind))
+
+    return check
+
+
+def notion_name(names: Sequence[str]) -> Check:
+    """A check for a notion that can be equalised; of one that is measured only, the error says why."""
+
+    def check(name: str, value: Any) -> None:
+        if value not in names:
+            raise (
+                InputError(MEASURED_ONLY[value])
+                if value in MEASURED_ONLY
+                else UnknownName("fairness notion", str(value), names)
+            )
 
     return check
 
@@ -87,3 +116,29 @@ def different_strengths(name: str, value: Any) -> None:
         raise InputError(f"Strengths must be positive numbers, got {strengths}: leave 0 out, it is always trained.")
     if len(set(strengths)) != len(strengths):
         raise InputError(f"Strengths must differ from each other, got {strengths}.")
+
+
+def answers_allowed(budget: int | float, n_train: int, n_groups: int) -> int:
+    """The budget as a count: a number below 1 is a share of the training part, rounded down."""
+    if not 0 < budget < float("inf"):
+        raise BudgetError(f"The budget must be positive, got {budget}: give a count of answers or a share below 1.")
+    if budget >= 1 and budget != int(budget):
+        raise BudgetError(f"A budget of {budget} is neither a whole number of answers nor a share below 1.")
+    count = int(budget * n_train) if budget < 1 else int(budget)
+    if count > n_train:
+        raise BudgetError(
+            f"A budget of {count} answers is more than the {n_train} rows of the training part: ask for fewer."
+        )
+    if count < n_groups:
+        raise BudgetError(f"A budget of {count} answers is less than one per group ({n_groups} groups): allow more.")
+    return count
+
+
+def check_posterior_size(width: int, n_groups: int) -> None:
+    """InputError where the posterior of so wide an input for so many groups would take too long and too much memory."""
+    size = (width + 1) * (1 if n_groups == 2 else n_groups)
+    if size > MOST_PARAMETERS:
+        raise InputError(
+            f"{width} columns for {n_groups} groups make {size} weights, and a posterior has at most "
+            f"{MOST_PARAMETERS}: use narrower embeddings, fewer groups, or the proxy 'logistic'."
+        )

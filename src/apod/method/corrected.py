@@ -135,7 +135,7 @@ class ModelPool:
             self.people,
             self.labels,
             self.training,
-            notion=find_notion(settings.penalty),
+            notion=find_notion(settings.notion),
             n_groups=n_groups,
             cut=self.scored.cut,
             limits=Limits.from_settings(settings),

@@ -45,7 +45,7 @@ class Training:
     @classmethod
     def from_settings(cls, settings: Settings, hidden: tuple[int, ...]) -> Training:
         """What settings say of it; hidden layers are the dataset's."""
-        penalty = Penalty(settings.penalty, settings.relaxation, settings.over)
+        penalty = Penalty(settings.notion, settings.relaxation, settings.over)
         return cls(
             penalty,
             hidden,

@@ -27,10 +27,11 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from apod.data.blocks import is_large, moments
 from apod.heads.bank import HeadBank, initial_parameters
 from apod.method.algorithm1 import Answers
+from apod.method.checks import check_posterior_size
 from apod.method.penalty import cross_entropy_slope
 from apod.method.pool import stack_answers
 from apod.method.selection import Matrix
-from apod.method.settings import ReadsName, check_posterior_size
+from apod.method.settings import ReadsName
 from apod.processes import one_thread
 from apod.randomness import generator
 

@@ -14,8 +14,19 @@ from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
-from apod.errors import BudgetError, InputError, UnknownName
-from apod.method.checks import Check, assigned, below, different_strengths, number, one_of, optional, positive, whole
+from apod.errors import InputError, UnknownName
+from apod.method.checks import (
+    Check,
+    assigned,
+    below,
+    different_strengths,
+    notion_name,
+    number,
+    one_of,
+    optional,
+    positive,
+    whole,
+)
 
 NotionName = Literal["equalized_odds", "true_positive_rate_parity", "false_positive_rate_parity", "demographic_parity"]
 RelaxationName = Literal["sharp", "sigmoid", "linear", "tanh"]
@@ -35,8 +46,6 @@ STRENGTHS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.8, 1.2, 2.0)
 
 _SHARES = "Shares you know: GROUP=SHARE or GROUP:LABEL=SHARE, comma-separated, e.g. female=.48."
 _PROBABILITIES = "Columns with P(group), as female:p_female; of two groups one will do. No model is fitted on them."
-MOST_PARAMETERS = 8448
-"""Weights a posterior may have, over all groups: its matrix takes half a gigabyte then, a round half a minute."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +62,8 @@ class Meaning:
 def _name(kind: Any, what: str, title: str, help_: str, option: str | None = None) -> dict[str, Meaning]:
     """Of a setting that is one of several names."""
     names = get_args(kind)
-    return {"meaning": Meaning(title, f"{help_}: {', '.join(names)}.", one_of(what, kind), option, names)}
+    check = notion_name(names) if option == "--notion" else one_of(what, kind)
+    return {"meaning": Meaning(title, f"{help_}: {', '.join(names)}.", check, option, names)}
 
 
 def _value(check: Check, title: str, help_: str, option: str | None = None) -> dict[str, Meaning]:
@@ -69,9 +79,9 @@ class Settings:
     trained on embeddings (and `CORRECTION_SETTINGS` have none).
     """
 
-    penalty: NotionName = field(
+    notion: NotionName = field(
         default="equalized_odds",
-        metadata=_name(NotionName, "penalty", "What the penalty equalises", "What is equalised", "--penalty"),
+        metadata=_name(NotionName, "fairness notion", "What is equalised", "What is equalised", "--notion"),
     )
     relaxation: RelaxationName = field(
         default="sharp",
@@ -325,6 +335,9 @@ SETTINGS: Mapping[str, Meaning] = MappingProxyType(
 )
 """What every setting means, by name."""
 
+RENAMED: Mapping[str, str] = MappingProxyType({"penalty": "notion"})
+"""Earlier names of settings: campaigns keep theirs, `--penalty` and `penalty=` go with the next release."""
+
 
 PRESETS: Mapping[str, Settings] = MappingProxyType(
     {
@@ -350,7 +363,7 @@ trajectory per strength. `heads`: heads on a body with a posterior over f_a, whi
 
 def settings_from(options: Mapping[str, Any], **fixed: Any) -> Settings:
     """The settings of a preset (`preset`, or the default one) with others given by name; `fixed` cannot be given."""
-    given = dict(options)
+    given = {RENAMED.get(name, name): value for name, value in options.items()}
     preset = str(given.pop("preset", "default"))
     if preset not in PRESETS:
         raise UnknownName("preset", preset, PRESETS)
@@ -372,29 +385,3 @@ def _without_effect(name: str, corrects: bool) -> str:
     if corrects:
         return f"{option} is a setting of heads on a body: add --body contrastive or --preset heads, or leave it out."
     return f"{option} is a setting of a corrected model: leave it out, or leave the body and its preset out."
-
-
-def answers_allowed(budget: int | float, n_train: int, n_groups: int) -> int:
-    """The budget as a count: a number below 1 is a share of the training part, rounded down."""
-    if not 0 < budget < float("inf"):
-        raise BudgetError(f"The budget must be positive, got {budget}: give a count of answers or a share below 1.")
-    if budget >= 1 and budget != int(budget):
-        raise BudgetError(f"A budget of {budget} is neither a whole number of answers nor a share below 1.")
-    count = int(budget * n_train) if budget < 1 else int(budget)
-    if count > n_train:
-        raise BudgetError(
-            f"A budget of {count} answers is more than the {n_train} rows of the training part: ask for fewer."
-        )
-    if count < n_groups:
-        raise BudgetError(f"A budget of {count} answers is less than one per group ({n_groups} groups): allow more.")
-    return count
-
-
-def check_posterior_size(width: int, n_groups: int) -> None:
-    """InputError where the posterior of so wide an input for so many groups would take too long and too much memory."""
-    size = (width + 1) * (1 if n_groups == 2 else n_groups)
-    if size > MOST_PARAMETERS:
-        raise InputError(
-            f"{width} columns for {n_groups} groups make {size} weights, and a posterior has at most "
-            f"{MOST_PARAMETERS}: use narrower embeddings, fewer groups, or the proxy 'logistic'."
-        )

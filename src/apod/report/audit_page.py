@@ -6,12 +6,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from markupsafe import Markup
-
 from apod import __version__
 from apod.audit.json_types import AuditedGroupJson, EstimateJson
-from apod.fairness.metrics import RATE_WORDS, RateName
-from apod.report.charts import rate_chart, rate_title
+from apod.fairness.metrics import RATE_WORDS, SHOWN_RATES
+from apod.report.rate_charts import RateFigure, rate_figures
 from apod.report.result import RateIntervals
 from apod.report.run_page import fill
 from apod.report.settings import features_text
@@ -24,6 +22,8 @@ if TYPE_CHECKING:
     from apod.report.facts import AuditedMetrics, AuditedResult, AuditFacts
 
 SCHEMA_VERSION = 1
+NOT_KNOWN: EstimateJson = {"value": None, "low": None, "high": None}
+"""Of what an earlier version did not estimate."""
 
 
 def audit_facts(table: AuditTable, found: Audit, within: float) -> AuditFacts:
@@ -54,6 +54,7 @@ def render_audit(facts: AuditFacts) -> str:
             "negative": negative,
             "positive": positive,
             "gap_explained": notion_of(facts).words.explain(len(facts["group_names"])),
+            "precision": "precision" in notion_of(facts).rates,
             "lead": _lead(facts),
             "cards": _cards(facts),
             "charts": _charts(facts),
@@ -91,7 +92,7 @@ def _cards(facts: AuditFacts) -> list[dict[str, str]]:
     return [*cards, {"what": "Answers", "big": count(drawn), "small": small}]
 
 
-def _charts(facts: AuditFacts) -> list[Markup | None]:
+def _charts(facts: AuditFacts) -> list[RateFigure]:
     """A picture per rate, of all predictions together."""
     first, *more = facts["predictions"]
     metrics = [audited_metrics(view["groups"]) for view in facts["predictions"].values()]
@@ -103,14 +104,18 @@ def _charts(facts: AuditFacts) -> list[Markup | None]:
         "selected": metrics[1] if more else None,
     }
     names = (first, more[0] if more else first)
-    rates: tuple[RateName, ...] = ("tpr", "fpr")
-    return [rate_chart(result, rate, rate_title(labels, rate), names) for rate in rates]
+    return rate_figures(result, notion_of(facts), names)
 
 
 def audited_metrics(groups: Mapping[str, AuditedGroupJson]) -> AuditedMetrics:
     """The rates of one set of predictions in the form of a result's, for charts and tables."""
     intervals: dict[str, RateIntervals] = {
-        name: {"tpr": _ends(own["tpr"]), "fpr": _ends(own["fpr"]), "selection_rate": _ends(own["selection_rate"])}
+        name: {
+            "tpr": _ends(own["tpr"]),
+            "fpr": _ends(own["fpr"]),
+            "selection_rate": _ends(own["selection_rate"]),
+            "precision": _ends(own.get("precision", NOT_KNOWN)),
+        }
         for name, own in groups.items()
     }
     return {
@@ -119,6 +124,7 @@ def audited_metrics(groups: Mapping[str, AuditedGroupJson]) -> AuditedMetrics:
                 "tpr": own["tpr"]["value"],
                 "fpr": own["fpr"]["value"],
                 "selection_rate": own["selection_rate"]["value"],
+                "precision": own.get("precision", NOT_KNOWN)["value"],
                 "people": within(own["people"], count),
                 "n": None,
                 "n_positive": None,
@@ -142,7 +148,7 @@ def sign_of(estimate: EstimateJson) -> int:
 
 
 def _groups(facts: AuditFacts, name: str) -> Table:
-    found, rates = facts["predictions"][name]["groups"], notion_of(facts).rates or tuple(RATE_WORDS)
+    found, rates = facts["predictions"][name]["groups"], notion_of(facts).rates or SHOWN_RATES
     rows = [
         [Cell(group), estimated(found[group]["people"], count), *(estimated(found[group][r], percent) for r in rates)]
         for group in facts["group_names"]

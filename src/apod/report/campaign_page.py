@@ -10,8 +10,9 @@ from apod.audit.json_types import AuditJson, EstimateJson
 from apod.fairness.metrics import RATE_WORDS
 from apod.fairness.notions import EQUALIZED_ODDS
 from apod.report.audit_page import audited_metrics, sign_of
-from apod.report.charts import outlook_chart, outlook_sentence, rate_chart, rate_title
+from apod.report.charts import outlook_chart, outlook_sentence
 from apod.report.facts import AuditedResult, CampaignFacts
+from apod.report.rate_charts import rate_figures
 from apod.report.run_page import fill
 from apod.report.sections import audit_says_more, expected_card, expected_section, expected_sentences
 from apod.report.settings import features_text, setting_words
@@ -63,8 +64,7 @@ def render_campaign(facts: CampaignFacts) -> str:
     if audit is not None:
         result = _as_result(facts, audit)
         variables |= {
-            "tpr": rate_chart(result, "tpr", rate_title(facts["label_names"], "tpr")),
-            "fpr": rate_chart(result, "fpr", rate_title(facts["label_names"], "fpr")),
+            "figures": rate_figures(result, notion_of(audit)),
             "groups": _groups(facts, groups_table(result)),
             "differences": _differences(facts["group_names"], audit),
             "plan": _plan(audit),

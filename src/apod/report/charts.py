@@ -1,4 +1,4 @@
-"""The report's charts of numbers: rates per group, curve, rounds, who changes, what more answers would bring."""
+"""The report's charts of numbers: curve, rounds, who changes, what more answers would bring."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, TypedDict
 
 from markupsafe import Markup
 
-from apod.fairness.metrics import RateName
 from apod.method.outlook import OutlookJson
 from apod.report.result import Ends, Metrics, Result, Round
 from apod.report.svg import (
@@ -26,11 +25,11 @@ from apod.report.svg import (
     tip,
     words,
 )
-from apod.report.tables import base_name, group_interval
-from apod.report.words import Value, Way, count, defined, label_name, percent, percent_span, plain, points, span
+from apod.report.tables import base_name
+from apod.report.words import Value, Way, count, defined, label_name, percent, plain, points, span
 
 if TYPE_CHECKING:  # runs are reported on without loading what campaigns need
-    from apod.report.facts import AnyMetrics, AnyResult
+    pass
 
 Series = tuple[str, str, list[float | None]]  # name, class, one value per x
 WITHOUT, WITH = "without mitigation", "with mitigation"
@@ -44,75 +43,6 @@ def tick_points(value: float) -> str:
 def tick_percent(value: float) -> str:
     """A tick in percent."""
     return f"{tick_points(value)}%"
-
-
-def rate_title(label_names: Sequence[str], rate: RateName) -> str:
-    """Who is counted, and for what."""
-    negative, positive = (shorten(name, 16) for name in label_names)
-    return f"{rate.upper()}: label {positive if rate == 'tpr' else negative}, predicted {positive}"
-
-
-def rate_chart(
-    result: AnyResult, rate: RateName, title: str, names: tuple[str, str] = (WITHOUT, WITH)
-) -> Markup | None:
-    """One rate per group, without and with mitigation (or of decisions by other `names`); None where nobody has one.
-
-    Where answers are too few for an estimate its interval stands alone; where nothing is mitigated, one row per group.
-    """
-    pairs: list[tuple[str, str, AnyMetrics]] = [(names[0], "before", result["vanilla"])]
-    pairs += [] if result["selected"] is None else [(names[1], "after", result["selected"])]
-    rows = [
-        (name, what, class_, metrics["groups"][name][rate], span(group_interval(metrics, name, rate)))
-        for name in result["group_names"]
-        for what, class_, metrics in pairs
-    ]
-    values = [v for row in rows for v in (row[3], *(row[4] or ())) if v is not None and defined(v)]
-    if not values:
-        return None
-    each, step = len(pairs), 26 + 19 * len(pairs)
-    height = 34 + len(result["group_names"]) * step + 22
-    low, high = padded(values, floor=0.0, least=0.02)
-    x = Scale((low, min(high, 1.0)), (66, WIDTH - 56))
-    parts: list[str] = [words(2, 14, title, class_="title")]
-    for value in x.ticks(4):
-        parts += [
-            line(x(value), 26, x(value), height - 22, "grid"),
-            words(x(value), height - 6, tick_percent(value), "middle", "tick"),
-        ]
-    for place, row in enumerate(rows):
-        y = 52 + (place // each) * step + (place % each) * 19
-        if place % each == 0:
-            named = shorten(row[0], 40) + _of_so_many(result, row[0], rate)
-            parts.append(tag("text", named, tip(row[0]), x=2, y=y - 13, class_="name"))
-        parts.append(_rate_row(x, y, *row))
-    said = "; ".join(f"{name} {what} {_rate_text(value, ends)}" for name, what, _, value, ends in rows)
-    return drawing(height, f"{title} {said}.", *parts)
-
-
-def _rate_row(
-    x: Scale, y: float, name: str, what: str, class_: str, value: float | None, ends: tuple[float, float] | None
-) -> Markup:
-    parts = [words(2, y + 4, shorten(what.split()[0], 9), class_="tick")]
-    if ends is not None:
-        parts.append(line(x(ends[0]), y, x(ends[1]), y, f"whisker {class_}"))
-    if value is None:
-        return Markup("").join([*parts, words(WIDTH - 2, y + 4, "" if ends else "nobody", "end", "tick")])
-    said = f"{name}, {what}: {percent(value)}" + ("" if ends is None else f", interval {percent_span(ends)}")
-    dot = tag("path", tip(said), d=marker("circle", x(value), y, 5), class_=f"mark {class_}")
-    return Markup("").join([*parts, dot, words(WIDTH - 2, y + 4, percent(value), "end", "value")])
-
-
-def _of_so_many(result: AnyResult, name: str, rate: RateName) -> str:
-    """On how many people of a group a rate rests, where that is counted."""
-    found = result["vanilla"]["groups"][name]
-    people, positives = found["n"], found.get("n_positive")
-    if people is None or positives is None:
-        return ""
-    return f", n = {count(positives if rate == 'tpr' else people - positives)}"
-
-
-def _rate_text(value: float | None, ends: tuple[float, float] | None) -> str:
-    return percent(value) if value is not None or ends is None else f"{percent_span(ends)} percent"
 
 
 def curve_chart(result: Result) -> Markup | None:

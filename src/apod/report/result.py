@@ -36,7 +36,7 @@ class Data(TypedDict):
 class RunSettings(TypedDict):
     """The settings that the report reads by name; all others stand beside them."""
 
-    penalty: str
+    notion: str
     selector: str
     questions_per_round: int
     body: str | None
@@ -51,6 +51,7 @@ class RateIntervals(TypedDict):
     tpr: Ends
     fpr: Ends
     selection_rate: Ends
+    precision: NotRequired[Ends]
 
 
 class Intervals(TypedDict):

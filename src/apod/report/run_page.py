@@ -21,10 +21,9 @@ from apod.report.charts import (
     expected_so_far,
     outlook_chart,
     outlook_sentence,
-    rate_chart,
-    rate_title,
 )
 from apod.report.points import Pictures, map_chart, plane_charts, shape_of, swatch
+from apod.report.rate_charts import rate_figures
 from apod.report.result import Answer, MetricName, Result, Round
 from apod.report.sections import audited_table, comparison
 from apod.report.settings import command, settings_table, timing_table
@@ -142,8 +141,7 @@ def _signed_span(ends: tuple[float, float]) -> str:
 
 def _rates(result: Result) -> dict[str, object]:
     return {
-        "tpr": rate_chart(result, "tpr", rate_title(result["label_names"], "tpr")),
-        "fpr": rate_chart(result, "fpr", rate_title(result["label_names"], "fpr")),
+        "figures": rate_figures(result, tables.notion_of(result)),
         "table": tables.groups_table(result),
         "text": _extremes(result),
     }

@@ -25,7 +25,7 @@ SIZE_NAMES = {
 """What stands among the settings and is the dataset's."""
 
 SETTING_WORDS: Mapping[str, Mapping[Any, str]] = {
-    "penalty": {name: notion.words.title.lower() for name, notion in NOTIONS.items()},
+    "notion": {name: notion.words.title.lower() for name, notion in NOTIONS.items()},
     "relaxation": {
         "sharp": "a steep sigmoid of the margin",
         "sigmoid": "a sigmoid of the margin",

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 from apod.audit.json_types import AuditJson, EstimateJson
-from apod.fairness.metrics import RATE_WORDS, RATES, RateName
+from apod.fairness.metrics import RATE_WORDS, SHOWN_RATES, RateName
 from apod.fairness.notions import EQUALIZED_ODDS, Notion, find_notion
 from apod.report.result import Answer, Changes, Metrics, Reason, Result, ValidationScores
 from apod.report.words import (
@@ -29,9 +29,14 @@ from apod.report.words import (
 if TYPE_CHECKING:  # runs are reported on without loading what campaigns need
     from apod.report.facts import AnyGroupRates, AnyMetrics, AnyResult
 
-DifferenceName = Literal["tpr_difference", "fpr_difference", "selection_rate_difference"]
+DifferenceName = Literal["tpr_difference", "fpr_difference", "selection_rate_difference", "precision_difference"]
 DIFFERENCES: Mapping[RateName, DifferenceName] = MappingProxyType(
-    {"tpr": "tpr_difference", "fpr": "fpr_difference", "selection_rate": "selection_rate_difference"}
+    {
+        "tpr": "tpr_difference",
+        "fpr": "fpr_difference",
+        "selection_rate": "selection_rate_difference",
+        "precision": "precision_difference",
+    }
 )
 """What an audit calls the difference of a rate."""
 
@@ -92,7 +97,7 @@ def groups_table(result: AnyResult) -> Table:
     for name in result["group_names"]:
         before = vanilla["groups"][name]
         row = _cells(name, _people(before), *_positives(before))
-        for rate in RATES:
+        for rate in SHOWN_RATES:
             row.append(_rate(vanilla, name, rate))
             if selected is not None:
                 row += [_rate(selected, name, rate), Cell(_difference(before[rate], selected["groups"][name][rate]))]
@@ -100,7 +105,7 @@ def groups_table(result: AnyResult) -> Table:
     columns = ["Group", "People"]
     if any(_positives(group) for group in vanilla["groups"].values()):
         columns.append(f"{label_name(result['label_names'][1])[:1].upper()}{label_name(result['label_names'][1])[1:]}")
-    for title in RATE_WORDS.values():
+    for title in (RATE_WORDS[rate] for rate in SHOWN_RATES):
         columns += [title] if selected is None else [f"{title} without", "with", "change"]
     return Table("Rates per recorded group on the test part, in percent; changes in points", columns, rows)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeGuard
 
 from apod.audit.json_types import EstimateJson
-from apod.fairness.metrics import RATE_WORDS, RATES, GroupRatesJson, RateName
+from apod.fairness.metrics import RATE_WORDS, SHOWN_RATES, GroupRatesJson, RateName
 from apod.report.result import MetricName, Metrics, Result
 
 UNDEFINED = "–"
@@ -318,7 +318,7 @@ def _turned_round(result: Result) -> Caution | None:
     """A rate in which the group that had less now has more, or the other way round; None where none did."""
     vanilla, selected = result["vanilla"]["groups"], result["selected"]["groups"]
     found = []
-    for rate in RATES:
+    for rate in SHOWN_RATES:
         old, new = known_rates(vanilla, rate), known_rates(selected, rate)
         known = [name for name in old if name in new]
         if len(known) < 2:

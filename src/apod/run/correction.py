@@ -71,7 +71,7 @@ class CorrectionOfModel:
         self._frozen = ""
         test = self.split.test
         self._test = self.pool.scored.score(given.iloc[test], None if score is None else seen.iloc[test])
-        self._measured = record.Measured(self.dataset, test, find_notion(settings.penalty), seed)
+        self._measured = record.Measured(self.dataset, test, find_notion(settings.notion), seed)
 
     @property
     def corrected(self) -> CorrectedModel:

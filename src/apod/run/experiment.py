@@ -22,7 +22,8 @@ from apod.fairness.criterion import FixedCriterion, parse_criterion
 from apod.files import digest
 from apod.method.algorithm1 import Answered, Answers, run_rounds
 from apod.method.annotators import Annotator, Interview, RecordedGroups
-from apod.method.settings import PER_STRENGTH, Settings, answers_allowed
+from apod.method.checks import answers_allowed
+from apod.method.settings import PER_STRENGTH, Settings
 from apod.processes import blas_on_one_thread, one_thread
 from apod.report.result import Answer, GuessedGaps, Metrics, Result, Round, RunSettings
 from apod.report.run_page import SCHEMA_VERSION

@@ -22,15 +22,13 @@ from apod.fairness.counts import JointCounts, joint_counts
 from apod.fairness.metrics import (
     RATES,
     GroupCounts,
-    Interval,
     Metrics,
-    bootstrap,
     group_counts,
     metric_table,
-    paired_bootstrap,
     soft_group_counts,
 )
 from apod.fairness.notions import Notion, count_events
+from apod.fairness.resampling import Interval, bootstrap, paired_bootstrap
 from apod.method.algorithm1 import Answered, Answers, Question
 from apod.method.annotators import Interview
 from apod.method.selection import Choice, named_reason
@@ -250,6 +248,7 @@ def named_intervals(intervals: Mapping[str, Interval], names: Sequence[str]) -> 
             "tpr": _pair(intervals["tpr"], g),
             "fpr": _pair(intervals["fpr"], g),
             "selection_rate": _pair(intervals["selection_rate"], g),
+            "precision": _pair(intervals["precision"], g),
         }
         for g, name in enumerate(names)
     }
