@@ -20,7 +20,7 @@ LAYERS: list[set[str]] = [
     {"heads", "maxmin"},
     {"models"},
     {"method", "audit"},
-    {"campaign", "classifier"},
+    {"campaign", "classifier", "metrics"},
     {"web", "bench", "evidence", "report", "run"},
     {"cli", "testing"},
 ]

@@ -138,6 +138,24 @@ def soft_group_counts(y_true: npt.ArrayLike, y_pred: npt.ArrayLike, p_group: npt
     return GroupCounts(np.swapaxes(cells, -3, -2).clip(min=0))
 
 
+def checked_weights(name: str, weights: Any, n: int) -> npt.NDArray[np.float64] | None:
+    """(n,) how many people each row stands for; None where everybody counts alike. InputError where one cannot be."""
+    if weights is None:
+        return None
+    try:
+        found = np.asarray(weights, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"{name} holds something that is no number: give every row a weight from 0 up.") from None
+    if found.shape != (n,):
+        raise InputError(f"{name} has shape {found.shape} for {n} rows: pass one weight per row.")
+    for bad, what in ((~np.isfinite(found), "missing or infinite"), (found < 0, "negative")):
+        if bad.any():
+            raise InputError(f"{name} has {int(bad.sum())} {what} weights: give every row a number from 0 up.")
+    if not found.any():
+        raise InputError(f"{name} is 0 in every row: give somebody a weight.")
+    return found
+
+
 def binary(name: str, values: npt.ArrayLike) -> npt.NDArray[Any]:
     """The values as integers or booleans; an error unless each is 0 or 1."""
     array = np.asarray(values)
