@@ -261,7 +261,7 @@ def verified(fitted: FittedCorrection, answers: Mapping[int, Any], truth: Any, c
     drawn = plan.draw(count, askable, generator(0, "verifying", plan.fingerprint))
     fresh = {choice.row: truth[choice.row] for choice in drawn}
     told = plan.judge(fresh)
-    kept = apply_verdict(fitted.population, {**answers, **fresh}, Limits(), 0, plan, told)
+    kept = apply_verdict(fitted.population, {**answers, **fresh}, Limits(), 0, plan.frozen, told)
     if not kept.chosen.applied:
         return {"verdict": "dropped" if told.strength else told.verdict, "after": before}
     return {

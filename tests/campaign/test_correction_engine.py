@@ -178,7 +178,7 @@ def test_the_downloaded_classifier_is_the_campaigns_and_fits_nothing_anew(
 ) -> None:
     people = make_example(300, seed=2)
     campaign = answered(tmp_path, budget=10)
-    monkeypatch.setattr("apod.campaign.correction_engine.fit_standard", None)  # the model is remembered
+    monkeypatch.setattr("apod.campaign.base_model.fit_standard", None)  # the model is remembered
     classifier = campaign.classifier()
     strength = campaign.owner.results.strengths()[-1]
     (tmp_path / "classifier.apod").write_bytes(build(campaign, "classifier"))

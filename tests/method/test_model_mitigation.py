@@ -82,9 +82,13 @@ def test_a_chosen_correction_is_tried_on_fresh_answers_about_people_whom_it_chan
     chosen = loop.fitted
     assert chosen is not None
     assert chosen.chosen.applied
-    told = loop.verify(lambda question: int(groups[question.row]), 30)
+    noted: list[str] = []
+    heard = loop.verify(lambda question: int(groups[question.row]), 30, note=noted.append)
+    told = loop.verified
     assert told is not None
-    fresh = list(loop.answers[0].rows)[60:]
+    assert len(noted) == 1
+    fresh = [one.question.row for one in heard]
+    assert not set(fresh) & set(loop.answers[0].rows)
     assert len(set(fresh)) == told.asked == 30
     assert chosen.changed()[fresh].all()
     assert loop.fitted is not None
@@ -95,8 +99,8 @@ def test_a_chosen_correction_is_tried_on_fresh_answers_about_people_whom_it_chan
 
 def test_where_the_model_stays_nobody_is_asked_to_verify_it() -> None:
     loop, groups = mitigation()
-    assert loop.verify(lambda question: int(groups[question.row]), 10) is None
-    assert not loop.answers[0].rows
+    assert loop.verify(lambda question: int(groups[question.row]), 10) == []
+    assert loop.verified is None
 
 
 def test_answers_that_could_not_be_given_count_and_leave_the_model_alone() -> None:

@@ -15,7 +15,9 @@ from apod.method.correction_fit import FittedCorrection, fit_correction
 from apod.method.verification import (
     LEVEL,
     SHRUNK_LEVEL,
+    Tally,
     Verification,
+    Verified,
     count_distribution,
     leading_changes,
     needed_count,
@@ -79,7 +81,10 @@ def test_a_correction_that_helps_passes_and_further_answers_leave_it_as_it_is(
     verified = plan.judge(answers)
     assert verified.verdict == "passed"
     assert verified.strength == fitted.strength
-    assert str(verified.needed) in verified.words()
+    said = verified.words(["women", "men"], ["no", "yes"])
+    assert f"at least {verified.needed} were needed." in said
+    assert sum(one.favourable for one in verified.tallies) == verified.favourable
+    assert sum(one.asked for one in verified.tallies) == verified.asked == 40
     kept = fit_correction(fitted.population, answers, BOLD, seed=0, frozen=plan.frozen)
     np.testing.assert_array_equal(kept.changed(), fitted.changed() & kept.chosen.applied)
 
@@ -117,6 +122,17 @@ def test_two_answers_verify_nothing_and_unsure_ones_do_not_count(
     unsure = {int(row): np.array([0.8, 0.2]) for row in plan.changes.rows[2:30]}
     verified = plan.judge(two | unsure)
     assert (verified.verdict, verified.asked) == ("not verified", 2)
+
+
+def test_the_verdict_is_said_in_words_with_the_groups_and_the_decision() -> None:
+    one = Verified("passed", 15, 12, 9, 0.3, (Tally(0, (1,), 15, 12),))
+    said = one.words(["Black", "White"], ["no", "yes"])
+    assert said == "Of 15 people it would newly decide 'no', 12 are White; at least 9 were needed."
+    both = Verified("failed", 3, 1, 3, 0.0, (Tally(0, (1,), 2, 1), Tally(1, (0,), 1, 0)))
+    assert both.words(["Black", "White"], ["no", "yes"]) == (
+        "Of 2 people it would newly decide 'no', 1 is White; of 1 person it would newly decide 'yes', 0 are Black. "
+        "That is 1 of 3; at least 3 were needed. The base model is kept."
+    )
 
 
 def test_a_fingerprint_tells_frozen_corrections_apart(corrected: tuple[FittedCorrection, np.ndarray]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -18,11 +19,15 @@ from apod.data.embeddings import load_embedded
 from apod.data.own import FileColumns
 from apod.errors import CheckpointError, InputError
 from apod.fairness.metrics import evaluate
+from apod.method.algorithm1 import Question
+from apod.method.selection import Choice
 from apod.method.settings import Settings
 from apod.report import render_report
 from apod.run import Listener, Outcome, correction, run_experiment
+from apod.run.checkpoint import Checkpoint, Sizes
 from apod.run.correction import CorrectionOfModel
 from apod.run.files import write_outcome
+from apod.run.record import VERIFYING
 
 BUDGET = 16
 SETTINGS = Settings(caution=0.0, questions_per_round=4)  # without caution a correction is applied
@@ -277,7 +282,22 @@ def test_a_correction_is_tried_on_fresh_answers_about_people_it_changes(people: 
     assert result["selected"]["strength"] == found["strength"] > 0
     again = verified(people, checkpoint=tmp_path, resume=True)
     assert comparable(again) == comparable(result)
-    assert found["words"] in render_report(result)
+    assert found["words"] in html.unescape(render_report(result))
+
+
+def test_the_frozen_correction_s_hash_stands_in_the_checkpoint_before_the_first_fresh_answer(tmp_path: Path) -> None:
+    saved = Checkpoint(tmp_path, "key")
+    saved.start()
+    saved.freeze("a")
+    saved.keep(Question(VERIFYING, 0, Choice(3, {}, 0.5), "verification"), 1)
+    lines = [json.loads(line) for line in (tmp_path / "answers.jsonl").read_text().splitlines()]
+    assert [line.get("frozen") for line in lines] == [None, "a", None]
+    resumed = Checkpoint(tmp_path, "key")
+    assert resumed.heard(Sizes(1, 5, 2, 2, 2)) == {(VERIFYING, 3): 1}
+    resumed.freeze("a")
+    assert len((tmp_path / "answers.jsonl").read_text().splitlines()) == 3
+    with pytest.raises(CheckpointError, match="not the one that was frozen"):
+        resumed.freeze("b")
 
 
 def test_a_correction_that_fresh_answers_contradict_is_not_applied(people: Dataset) -> None:

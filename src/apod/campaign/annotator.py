@@ -101,7 +101,8 @@ class Annotator:
             if isinstance(found, asking.Nothing):
                 return Turn(None, found.why, found.retry_after, found.with_others)
             if not session.refitter.supply(found.queue):
-                return Turn(None, "exhausted")
+                held = session.journal.view(lambda c, state, at: asking.waiting_for_others(state, state.now(at)))
+                return Turn(None, held.why, held.retry_after, held.with_others)
         raise CampaignError("Other annotators took every proposal: ask again.")
 
     def hand(self, count: int = 2) -> Hand:

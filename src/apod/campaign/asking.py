@@ -163,16 +163,9 @@ def lease(
         }
         expired = [token for token in asked.tokens if _expired(state.leases[token], now)]
     elif queued is not None:
-        reason = queued.reason
-        rule = reason.get("rule")
-        body = {
-            "question": len(state.questions) + 1,
-            "row": queued.row,
-            "purpose": queued.purpose,
-            "probability": queued.probability,
-            "model": queued.model,
-            "rule": None if rule is None else str(rule),
-        }
+        body = {"question": len(state.questions) + 1, "row": queued.row, "model": queued.model}
+        opened, reason = _in_the_open(state, queued)
+        body |= opened
         seal = Sealed(reason)
     else:
         body = {"question": len(state.questions) + 1, "row": row, "purpose": GOLD, "rule": None}
@@ -182,6 +175,24 @@ def lease(
     body |= {"annotator": annotator, "lease_ms": lease_ms, "expired": expired}
     token = desk.append("asked", body, seal, schema.reasons)
     return leased(state, state.leases[token])
+
+
+def _in_the_open(state: State, queued: Queued) -> tuple[dict[str, object], dict[str, object]]:
+    """What of a proposal goes into the open log, and what is sealed.
+
+    Where a campaign verifies its correction, rule and probability of a question are sealed as well: they would tell
+    those that verify, whose decision changes, from those that train.
+    """
+    reason = queued.reason
+    rule = reason.get("rule")
+    told: dict[str, object] = {
+        "purpose": queued.purpose,
+        "probability": queued.probability,
+        "rule": None if rule is None else str(rule),
+    }
+    if queued.purpose == "audit" or not state.settings.get("verify_share", 0.0):
+        return told, reason
+    return {"purpose": "training", "probability": None, "rule": None}, {**reason, **told}
 
 
 def leased(state: State, held: Lease) -> Leased:
@@ -299,6 +310,12 @@ def _was_put(state: State, row: int, annotator: str) -> bool:
     asked = state.questions.get(state.rows.get(row, 0))
     put = asked is not None and bool(_own_leases(state, asked, annotator))
     return put or row in state.gold_of.get(annotator, {})
+
+
+def waiting_for_others(state: State, now: int) -> Nothing:
+    """Why nobody can be proposed: others hold the last questions before a correction is verified, or nobody is left."""
+    found = _busy(state, now)
+    return found if state.settings.get("verify_share", 0.0) and found.with_others else Nothing("exhausted")
 
 
 def _busy(state: State, now: int) -> Nothing:

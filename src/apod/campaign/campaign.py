@@ -147,7 +147,10 @@ class Campaign(Session):
         settings: Mapping[str, Any],
     ) -> Campaign:
         if engine is None:
-            options = own_options(options or {}, settings.get("least_gain", 0.0), pool.shape)
+            told = settings.get("least_gain", 0.0), pool.shape, settings.get("verify_share", 0.0)
+            options = own_options(options or {}, *told)
+        elif settings.get("verify_share"):
+            raise InputError("Verification is of the package's own engine: leave out one of verify_share and engine.")
         elif pool.scores is not None:
             raise InputError("Scores are for the package's own engine: leave out one of score and engine.")
         store = Store(url)

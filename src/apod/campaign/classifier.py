@@ -54,7 +54,8 @@ def correction_classifier(campaign: Session, strength: float | None = None) -> A
     """The corrected model of all training answers, at `strength` or the one they support: what the refit found."""
     materials, found = campaign.materials, campaign.engine()
     engine = cast("CorrectionEngine", found)
-    mitigation = engine.mitigated(campaign.collected().weigh())
+    trial = campaign.trial()
+    mitigation = engine.mitigated(campaign.collected().weigh(), trial)
     if mitigation is None:
         raise InputError("The answers so far are too few for a correction: ask further before building the classifier.")
     pool, columns = engine.base.with_model(materials, engine.settings)

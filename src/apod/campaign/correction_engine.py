@@ -1,175 +1,56 @@
 """The engine of campaigns that keep a model, by everybody's scores, and correct it: the default.
 
-It learns from the pool, which it scores out of fold; people held out are scored by the model as it is. The model itself
-is remembered as plain arrays, for the classifier. Scores that came with the campaign, of a model that lives elsewhere,
-are taken as they are.
+The model is fitted once and remembered as scores (`campaign.base_model`). A fit is one correction, chosen by the
+posterior that the answers leave: a function of the answers alone, whatever their order and whatever was fitted before.
+So the model on the dashboard, in `apod status`, in the report and in the downloaded classifier is one and the same.
+What is kept of a fit is one weight vector of f_a, the correction and what it is expected to do; draws of the posterior
+are not kept, and nothing is kept per person.
 
-The model is fitted once, on the pool, the rows not held out for an audit, and remembered as scores. A fit is one
-correction, chosen by the posterior that the answers leave: a function of the answers alone, whatever their order and
-whatever was fitted before. So the model on the dashboard, in `apod status`, in the report and in the downloaded
-classifier is one and the same. What is kept of a fit is one weight vector of f_a, the correction and what it is
-expected to do; draws of the posterior are not kept, and nothing is kept per person.
+Where a campaign verifies its correction, the one that was frozen is kept instead, as far as fresh answers passed it.
 """
 
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
-from typing import Any, NotRequired, TypedDict
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import softmax
 
-from apod.campaign.engine import GroupAnswer, ModelState
-from apod.campaign.json_types import ChosenJson, OutcomeJson
-from apod.campaign.materials import BASE, FACTS, PLANE, Materials
+from apod.campaign.base_model import base_model, told_groups
+from apod.campaign.engine import Candidate, DrawnPerson, GroupAnswer, ModelState, Trial
+from apod.campaign.json_types import ChosenJson, OutcomeJson, VerificationJson
+from apod.campaign.materials import PLANE, Materials
 from apod.campaign.measuring import measure_correction, plane
-from apod.campaign.pool_rows import one_by_one, part, pool_rows, proposal
+from apod.campaign.pool_rows import one_by_one, pool_rows, proposal
 from apod.campaign.settings import settings_of
 from apod.campaign.state import Proposal
-from apod.classifier.saving_models import Facts, packed_base, saved_base
 from apod.data.dataset import IntArray
-from apod.data.encode import TableEncoder
-from apod.errors import CheckpointError, InputError
+from apod.errors import CheckpointError
 from apod.fairness.notions import Notion
 from apod.heads.correction import BiasScores, Correction
 from apod.method.algorithm1 import Answers
-from apod.method.corrected import GuessedGroups, ModelPool
-from apod.method.correction_fit import FittedCorrection, Population
-from apod.method.group_knowledge import GroupKnowledge, columns_named, read_knowledge
+from apod.method.corrected import GuessedGroups
+from apod.method.correction_fit import FittedCorrection, Frozen, Population
 from apod.method.model_mitigation import RANDOM_SHARES, ModelMitigation
 from apod.method.posterior import People
 from apod.method.questions import Asking
 from apod.method.selection import FIRST_ANSWERS, Choice
-from apod.method.settings import Settings
-from apod.models.model import Fitted, Model, ScoresModel, fit_scores
-from apod.models.scored import Scored, ScoredModel, fit_calibration
-from apod.models.standard import CANDIDATES, Recipe, fit_standard
+from apod.method.verification import (
+    LEVEL,
+    Changes,
+    Verification,
+    Verified,
+    needed_count,
+    plan_verification,
+)
+from apod.models.scored import Scored
 from apod.processes import blas_on_one_thread
 from apod.randomness import generator
-
-THRESHOLD = 0.5
-SAVED = "model."
-"""What the names of the model's own arrays begin with."""
-SCORE = "score"
-"""What the classifier calls the column of scores that came without a name."""
-ON_EMBEDDINGS = "logistic regression"
-
-
-class BaseFacts(TypedDict):
-    """What is remembered of the model beside its scores."""
-
-    name: str  # in words
-    accuracies: dict[str, float]  # of the candidates, cross-validated
-    model: NotRequired[Facts | None]  # the model itself; None where scikit-learn's version did not let it
-
-
-@dataclass(frozen=True, eq=False)
-class BaseModel:
-    """Everybody in a campaign as its model sees them; the model itself is not needed any more."""
-
-    pool: ModelPool  # those who may be learnt from
-    held_out: Scored | None
-    facts: BaseFacts
-
-    @property
-    def name(self) -> str:
-        """What the model is, in words."""
-        return str(self.facts["name"])
-
-    def with_model(self, materials: Materials, settings: Settings) -> tuple[ModelPool, list[str]]:
-        """The pool with the model itself in it, to predict with, and the columns of the tables that it takes."""
-        features = materials.features()
-        width = range(features.shape[1])
-        columns = [f"x{at}" for at in width] if isinstance(features, np.ndarray) else list(map(str, features.columns))
-        model: Model
-        if materials.scores() is None:
-            model = self._saved(materials) or fit_base(materials, settings, self.name).model
-        else:
-            column = materials.score_column or SCORE
-            model, columns = ScoresModel(column, threshold_of(settings)), [*columns, column]
-        return replace(self.pool, scored=replace(self.pool.scored, model=model)), columns
-
-    def _saved(self, materials: Materials) -> Model | None:
-        """The model as it was remembered; None where scikit-learn's version did not let it."""
-        arrays = materials.recall(BASE)
-        about = self.facts.get("model")
-        if arrays is None or about is None:
-            return None
-        own = {name: np.asarray(array) for name, array in arrays.items() if name.startswith(SAVED)}
-        return saved_base(about, own, np.array([0, 1]), None)
-
-
-def base_model(materials: Materials, settings: Settings) -> BaseModel:
-    """The campaign's model as it was remembered, or else fitted now."""
-    parts = materials.remember(BASE, lambda: _computed(materials, settings))
-    rows, labels = pool_rows(materials), materials.labels()
-    features, training = materials.features(), labels[pool_rows(materials).training]
-    threshold = threshold_of(settings)
-    scores = np.asarray(parts["scores"], dtype=np.float64)
-    calibration = fit_calibration(scores, training, threshold)
-    seen, known = part(features, rows.training), _knowledge(materials, settings)
-    model = ScoredModel(
-        ScoresModel(None, threshold),
-        calibration,
-        TableEncoder().fit(seen, read_as=None if known is None else known.read_as),
-    )
-    pool = ModelPool(model, model.score(None, seen, scores), training, len(training))
-    held_out = None
-    if len(rows.held_out):
-        own = np.asarray(parts["held_out"], dtype=np.float64)
-        held_out = model.score(None, part(features, rows.held_out), own)
-    return BaseModel(pool, held_out, json.loads(bytes(parts[FACTS])))
-
-
-def fit_base(materials: Materials, settings: Settings, name: str | None = None) -> Fitted:
-    """The model itself, the same whenever it is fitted; `name` is the candidate that was chosen, where one was."""
-    rows, given = pool_rows(materials), materials.scores()
-    threshold = threshold_of(settings)
-    if given is not None:
-        return fit_scores(given[rows.training], threshold=threshold)
-    seen, labels = part(materials.features(), rows.training), materials.labels()[rows.training]
-    only = name if name is not None else ON_EMBEDDINGS if materials.manifest.get("embedding") else None
-    candidates: Mapping[str, Recipe] = CANDIDATES if only is None else {only: CANDIDATES[only]}
-    unread = columns_named(settings.group_probability)
-    seed = materials.settings.seed
-    return fit_standard(seen, labels, seed, candidates=candidates, threshold=threshold, unread=unread)
-
-
-def _knowledge(materials: Materials, settings: Settings) -> GroupKnowledge | None:
-    """What the campaign was told of the groups when it was created."""
-    return read_knowledge(settings, materials.settings.groups, materials.settings.label_names)
-
-
-def threshold_of(settings: Settings) -> float:
-    """The score above which the model predicts the positive label."""
-    return THRESHOLD if settings.threshold is None else settings.threshold
-
-
-def _computed(materials: Materials, settings: Settings) -> dict[str, npt.NDArray[Any]]:
-    fitted, rows, given = fit_base(materials, settings), pool_rows(materials), materials.scores()
-    about, arrays = _packed(fitted) if given is None else (None, {})
-    facts = json.dumps({"name": fitted.name, "accuracies": fitted.accuracies, "model": about})
-    found: dict[str, npt.NDArray[Any]] = {"scores": fitted.training_scores, **arrays}
-    found[FACTS] = np.frombuffer(facts.encode(), dtype=np.uint8)
-    if len(rows.held_out):
-        people = part(materials.features(), rows.held_out)
-        found["held_out"] = fitted.model.margin(people) if given is None else given[rows.held_out]
-    return found
-
-
-def _packed(fitted: Fitted) -> tuple[Facts | None, dict[str, npt.NDArray[Any]]]:
-    """The model itself as JSON and arrays; None where another version of scikit-learn does not let it."""
-    try:
-        about, arrays = packed_base(fitted.model, fitted.name)
-    except InputError:
-        return None, {}
-    return dict(about), {f"{SAVED}{name}": array for name, array in arrays.items()}
-
 
 Floats = npt.NDArray[np.float64]
 
@@ -180,6 +61,7 @@ class CorrectionModel:
 
     arrays: Mapping[str, npt.NDArray[Any]]  # "weights" and "targeted" of f_a, "shares" and "direction"
     outcome: OutcomeJson  # what it is expected to do, as JSON
+    trial: list[int] | None = None  # the frozen correction that it keeps (`Trial.version`)
 
     @property
     def _operating(self) -> ChosenJson:
@@ -200,7 +82,8 @@ class CorrectionModel:
 
     def state(self) -> ModelState:
         """Plain arrays and JSON."""
-        return ModelState(self.arrays, {"outcome": self.outcome})
+        tried = {} if self.trial is None else {"trial": self.trial}
+        return ModelState(self.arrays, {"outcome": self.outcome, **tried})
 
 
 class CorrectionEngine:
@@ -213,7 +96,7 @@ class CorrectionEngine:
         self.base = base_model(materials, self.settings)
         names, self._key = materials.settings.groups, materials.settings.name
         self._mitigation = self.base.pool.mitigation(
-            self.settings, len(names), self._seed, self._key, _knowledge(materials, self.settings)
+            self.settings, len(names), self._seed, self._key, told_groups(materials, self.settings)
         )
 
     @property
@@ -229,9 +112,60 @@ class CorrectionEngine:
     def fit(self, answers: Sequence[GroupAnswer], start: CorrectionModel | None) -> CorrectionModel | None:
         """The correction that these answers support, whatever came before; None while they are too few."""
         found = self.mitigated(answers)
-        return None if found is None or found.fitted is None else self._kept(found.fitted)
+        return None if found is None or found.fitted is None else self._kept(found, found.fitted)
 
-    def mitigated(self, answers: Sequence[GroupAnswer]) -> ModelMitigation | None:
+    def fit_frozen(self, answers: Sequence[GroupAnswer], trial: Trial) -> CorrectionModel | None:
+        """The same with a frozen correction, as far as it passed; while it is tried, as it was frozen."""
+        found = self.mitigated(answers, trial)
+        return None if found is None or found.fitted is None else self._kept(found, found.fitted, trial)
+
+    def freeze(self, answers: Sequence[GroupAnswer], unavailable: AbstractSet[int], count: int) -> Candidate | None:
+        """What these answers chose, and people drawn from those it changes; None where that could verify nothing."""
+        found = self.mitigated(answers)
+        plan = None if found is None or found.fitted is None else plan_verification(found.fitted)
+        if plan is None:
+            return None
+        askable = np.ones(len(self.population), dtype=np.bool_)
+        askable[self._rows.inside(unavailable)] = False
+        drawn = plan.draw(count, askable, generator(self._seed, "verify", self._key, plan.fingerprint))
+        place = {int(row): at for at, row in enumerate(plan.changes.rows)}
+        people = [self._drawn(plan.changes, choice, place[choice.row]) for choice in drawn]
+        if needed_count(np.array([one["chance"] for one in people]), LEVEL) is None:
+            return None
+        frozen = plan.frozen
+        return {
+            "fingerprint": plan.fingerprint,
+            "weights": frozen.weights.tolist(),
+            "shares": frozen.scores.shares.tolist(),
+            "direction": frozen.direction.tolist(),
+            "place": frozen.place,
+            "half": plan.changes.half,
+            "people": people,
+        }
+
+    def _drawn(self, changes: Changes, choice: Choice, at: int) -> DrawnPerson:
+        return {
+            "row": int(self._rows.training[choice.row]),
+            "probability": choice.probability,
+            "place": int(changes.place[at]),
+            "chance": float(changes.chance[at]),
+            "favoured": changes.favoured[at].tolist(),
+            "upward": bool(changes.upward[at]),
+        }
+
+    def _verification(self, candidate: Candidate) -> Verification:
+        """A frozen correction and the people it is tried on."""
+        people = candidate["people"]
+        rows = np.array(self._rows.inside([one["row"] for one in people]), dtype=np.int64)  # sorted, as they are below
+        people = sorted(people, key=lambda one: one["row"])
+        column = {name: np.array([one[name] for one in people]) for name in ("place", "favoured", "chance", "upward")}
+        changes = Changes(rows, **column, weight=np.ones(len(rows)), half=candidate["half"])
+        cells = np.asarray(self.notion.cells(np.array([0, 1])))
+        scores = BiasScores(cells, np.array(candidate["shares"]))
+        direction, weights = np.array(candidate["direction"]), np.array(candidate["weights"])
+        return Verification(Frozen(weights, scores, direction, candidate["place"]), changes)
+
+    def mitigated(self, answers: Sequence[GroupAnswer], trial: Trial | None = None) -> ModelMitigation | None:
         """The same with everything it was chosen by, draws included."""
         rows, known = self._rows.learnable(answers)
         if len(set(rows)) < min(FIRST_ANSWERS, self._materials.budget()):
@@ -240,10 +174,25 @@ class CorrectionEngine:
         groups, weights = (tuple(getattr(one, name) for one in known) for name in ("group", "weight"))
         own.answers = [Answers(tuple(rows), groups, weights)]
         with blas_on_one_thread:  # the same sums on every machine
-            own.refit()
+            if trial is None:
+                own.refit()
+            else:
+                self._settle(own, trial)
         return own
 
-    def _kept(self, fitted: FittedCorrection) -> CorrectionModel:
+    def _settle(self, own: ModelMitigation, trial: Trial) -> None:
+        plan = self._verification(trial.candidate)
+        if plan.frozen.weights.shape != (self.population.n_groups - 1, self.population.reader.ordinary_count + 1):
+            own.refit()  # frozen for other people than the campaign has now
+            return
+        fresh = set(self._rows.inside(trial.asked))
+        told = plan.judge({row: likely for row, likely in own.likelihoods().items() if row in fresh})
+        if not trial.complete:
+            told = Verified("not verified", told.asked, 0, None, plan.frozen.strength)
+        own.settle(plan.frozen, {}, told)
+        own.round += 1
+
+    def _kept(self, found: ModelMitigation, fitted: FittedCorrection, trial: Trial | None = None) -> CorrectionModel:
         ordinary = fitted.weights.shape[1]
         arrays = {
             "weights": fitted.weights,
@@ -251,8 +200,29 @@ class CorrectionEngine:
             "shares": fitted.scores.shares,
             "direction": fitted.correction.direction,
         }
-        outcome = measure_correction(fitted, self._seed)
-        return CorrectionModel(arrays, {**outcome, "model": self.base.name})
+        outcome: OutcomeJson = {**measure_correction(fitted, self._seed), "model": self.base.name}
+        operating: ChosenJson = {"strength": fitted.strength, "because": str(found.reason)}
+        outcome["operating"] = operating
+        if self._materials.settings.verify_share:
+            outcome["verification"] = self._verified_json(found.verified, trial)
+        return CorrectionModel(arrays, outcome, None if trial is None else trial.version)
+
+    def _verified_json(self, told: Verified | None, trial: Trial | None) -> VerificationJson:
+        rules = self._materials.settings
+        if told is None or trial is None:
+            words = "Not verified: no correction was put to the test of fresh answers yet."
+            return {"verdict": "not verified", "asked": 0, "favourable": 0, "needed": None, "words": words}
+        words = told.words(rules.groups, rules.label_names)
+        if not trial.complete:
+            people = len(trial.candidate["people"])
+            words = f"Not verified yet: {told.asked} of {people} fresh answers are there."
+        return {
+            "verdict": told.verdict,
+            "asked": told.asked,
+            "favourable": told.favourable,
+            "needed": told.needed,
+            "words": words,
+        }
 
     def load(self, state: ModelState) -> CorrectionModel:
         """The model of this state, checked against the campaign's people."""
@@ -261,7 +231,7 @@ class CorrectionEngine:
         parts = [arrays[name] for name in ("weights", "targeted") if name in arrays]
         if sum(one.shape[-1] for one in parts) != columns or any(len(one) != free for one in parts):
             raise CheckpointError("A saved model does not fit this campaign's people: it will be fitted again.")
-        return CorrectionModel(arrays, state.meta["outcome"])
+        return CorrectionModel(arrays, state.meta["outcome"], state.meta.get("trial"))
 
     def propose(
         self, model: CorrectionModel | None, answers: Sequence[GroupAnswer], unavailable: AbstractSet[int], k: int

@@ -30,6 +30,7 @@ from apod.campaign.json_types import (
     ReasonJson,
     SubgroupCountsJson,
     SubgroupsJson,
+    VerificationJson,
 )
 from apod.campaign.log import moment
 from apod.campaign.materials import PLANE, Materials
@@ -44,6 +45,14 @@ from apod.randomness import generator
 if TYPE_CHECKING:
     from apod.campaign.session import Session
 
+
+UNVERIFIED: VerificationJson = {
+    "verdict": "not verified",
+    "asked": 0,
+    "favourable": 0,
+    "needed": None,
+    "words": "Not verified: no correction was put to the test of fresh answers yet.",
+}
 
 HISTORY = 200  # outcomes, points of the counts, questions listed
 MAP_POINTS, MAP_ASKED = 2000, 1000
@@ -104,6 +113,13 @@ class Results:
         """The strengths of the latest model's heads, 0 for the one nobody penalises; none before the first model."""
         found = self.history(1)
         return tuple(float(point["strength"]) for point in found[-1].outcome["curve"]) if found else ()
+
+    def verification(self) -> VerificationJson | None:
+        """What fresh answers say of the correction; None where the campaign verifies nothing."""
+        if not self._session.settings.verify_share:
+            return None
+        latest = self.history(1)
+        return (latest[-1].outcome.get("verification") if latest else None) or UNVERIFIED
 
     def outlook(self) -> list[OutlookJson] | None:
         """The gap to expect by the latest model, now and after more answers; None where nothing covers."""
@@ -303,7 +319,7 @@ def _asked_entry(session: Session, asked: Asked, reason: ReasonJson | None, roun
         "row": asked.row,
         "row_id": session.shown(asked.row)[0],
         "round": round_,
-        "rule": GOLD if asked.purpose == GOLD else asked.rule,
+        "rule": GOLD if asked.purpose == GOLD else asked.rule or why.get("rule"),
         "group": why.get("group"),
         "label": why.get("label"),
         "distance": why.get("distance"),

@@ -22,7 +22,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NotRequired, Protocol, TypedDict, runtime_checkable
 
 import numpy.typing as npt
 
@@ -53,6 +53,45 @@ class ModelState:
 
     arrays: Mapping[str, npt.NDArray[Any]]
     meta: Unchecked = field(default_factory=dict)
+
+
+class DrawnPerson(TypedDict):
+    """Somebody whose decision a frozen correction changes, drawn to be asked about."""
+
+    row: int
+    probability: float  # of that draw
+    place: int  # on the grid of strengths, where the decision changes
+    chance: float  # share of the groups the change is for, at its unfavourable limit
+    favoured: list[bool]  # the groups it is for
+    upward: bool  # newly decided 1
+
+
+class Candidate(TypedDict):
+    """A frozen correction as it is sealed in the log."""
+
+    fingerprint: str
+    weights: list[list[float]]
+    shares: list[list[float]]
+    direction: list[list[float]]
+    place: int
+    half: int
+    people: list[DrawnPerson]
+    planned: NotRequired[int]  # people that the budget allowed to verify by, all candidates together
+
+
+@dataclass(frozen=True)
+class Trial:
+    """The candidate in force and how far its verification is."""
+
+    event: int  # that froze it
+    candidate: Candidate
+    asked: frozenset[int]  # rows of its people who were asked about
+    complete: bool
+
+    @property
+    def version(self) -> list[int]:
+        """What a model must have been fitted with to be up to date."""
+        return [self.event, int(self.complete)]
 
 
 class Model(Protocol):
@@ -121,6 +160,22 @@ class Correcting(Protocol):
 
     def decisions_at(self, model: Any, rows: npt.NDArray[Any], strength: float | None) -> dict[str, npt.NDArray[Any]]:
         """0/1 for these rows: "before", and "after" where the strength (None: the model's own) changes anything."""
+        ...
+
+
+@runtime_checkable
+class Verifying(Protocol):
+    """An engine whose corrections can be tried on fresh answers before they are applied."""
+
+    def freeze(self, answers: Sequence[GroupAnswer], unavailable: AbstractSet[int], count: int) -> Candidate | None:
+        """The correction that these answers chose, and so many people drawn from those whose decision it changes.
+
+        None where there is no correction, or too few people to verify it by.
+        """
+        ...
+
+    def fit_frozen(self, answers: Sequence[GroupAnswer], trial: Trial) -> Any:
+        """The model of these answers that keeps this candidate, as far as it passed."""
         ...
 
 

@@ -9,8 +9,8 @@ SQLite: `secure_delete` overwrites a deleted row, but leaves copies where it mov
 tables are written anew by the erasure itself, and what is due is the truncation of the write-ahead log. PostgreSQL:
 VACUUM FULL writes a table into a new file; it leaves out a deleted row only where no snapshot is older than that.
 
-With an answer go all models fitted after it, what they achieved, their sealed hashes, and the reasons of the questions
-they chose: with the other answers at hand, anybody could refit with either group and compare.
+With an answer go all models fitted and corrections frozen after it, what they achieved, their sealed hashes, and the
+reasons of the questions they chose: with the other answers at hand, anybody could refit with either group and compare.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ def _erase(desk: Desk, hit: Sequence[Given], gold: list[int], known: list[int], 
     decided = {given.number for given in hit} & state.reviews.keys()  # a decision rests on the opinions it saw
     values += [seq for number in decided for seq in state.reviews[number].values]
     spoiled = {model for model, seq in state.models.items() if seq > min(values)}
-    reasons = _reasons(state, spoiled, about)
+    reasons = _reasons(state, spoiled, about) + [seq for seq in state.frozen if seq > min(values)]
     _delete(desk, schema.answers, values)
     _delete(desk, schema.reasons, reasons)
     _delete_models(desk, spoiled)

@@ -15,6 +15,7 @@ class CreatedSettings(TypedDict, total=False):
     gold_every: int
     lookahead: int
     audit_share: float
+    verify_share: float
     unanswered_costs: bool
 
 
@@ -95,6 +96,12 @@ class RefittedBody(TypedDict):
     """A model of so many answers was published."""
 
     model: str
+    answers: int
+
+
+class FrozenBody(TypedDict):
+    """A correction was frozen to be verified; what it is, and by whom, is sealed."""
+
     answers: int
 
 

@@ -22,6 +22,7 @@ from apod.campaign.event_bodies import (
     CreatedBody,
     ErasedBody,
     FinishedBody,
+    FrozenBody,
     KnownBody,
     PausedBody,
     RefittedBody,
@@ -180,6 +181,10 @@ def _refitted(state: State, event: Event, body: RefittedBody) -> None:
     state.models[body["model"]] = event.seq
 
 
+def _frozen(state: State, event: Event, body: FrozenBody) -> None:
+    state.frozen.append(event.seq)
+
+
 def _erased(state: State, event: Event, body: ErasedBody) -> None:
     state.erased.update(body["sealed"])
     for seq in body["answers"]:
@@ -284,7 +289,7 @@ def _settle(state: State, asked: Asked) -> None:
         state.incomplete[asked.number] = None
 
 
-_CHANGES = {"answered", "corrected", "undone", "erased", "gold", "known", "reviewed"}
+_CHANGES = {"answered", "corrected", "undone", "erased", "gold", "known", "reviewed", "frozen"}
 
 _APPLY: Mapping[str, Callable[[State, Event, Any], None]] = {  # an event's kind says which body it has
     "created": _created,
@@ -298,6 +303,7 @@ _APPLY: Mapping[str, Callable[[State, Event, Any], None]] = {  # an event's kind
     "gold": _gold,
     "known": _known,
     "refitted": _refitted,
+    "frozen": _frozen,
     "erased": _erased,
     "budget": _budget,
     "finished": _finished,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NotRequired, TypedDict
 
 from apod.audit.json_types import AuditedGroupJson, AuditJson, EstimateJson, ToldJson
-from apod.method.outlook import ConfirmingJson, OutlookJson
+from apod.method.outlook import ConfirmingJson, OutlookJson, Verdict
 from apod.method.theorem1 import BoundJson
 
 
@@ -90,6 +90,16 @@ class AuditedPointJson(AuditedGapsJson):
     strength: float | None
 
 
+class VerificationJson(TypedDict):
+    """What fresh answers say of the correction that was frozen; nothing of single people."""
+
+    verdict: Verdict
+    asked: int  # fresh answers that count
+    favourable: int  # of these, people of the groups that the change is for; 0 until the verdict
+    needed: int | None
+    words: str
+
+
 class OutcomeJson(TypedDict, total=False):
     """What one model achieved, as its engine measured it; an engine of one's own may leave out anything."""
 
@@ -102,6 +112,7 @@ class OutcomeJson(TypedDict, total=False):
     estimate: ExpectedGapsJson
     operating: ChosenJson | None
     confirmation: ConfirmingJson | None
+    verification: VerificationJson | None
     outlook: list[OutlookJson] | None
     outlook_covers: bool
     outlook_withheld: str | None
@@ -125,6 +136,7 @@ class OperatingPointJson(TypedDict):
     audit: AuditedGapsJson | None
     estimate: SpeakingGapsJson | None
     confirmation: ConfirmingJson | None
+    verification: VerificationJson | None
 
 
 class SubgroupCountsJson(TypedDict):
@@ -181,6 +193,7 @@ class AskedJson(TypedDict):
 class ReasonJson(TypedDict, total=False):
     """Why a row was asked about, as far as a list shows it."""
 
+    rule: str | None
     group: str | None
     label: str | None
     distance: float | None
@@ -273,4 +286,5 @@ class FullStatusJson(StatusJson, OutlookShownJson):
 
     audit: AuditJson | None
     operating_point: OperatingPointJson | None
+    verification: VerificationJson | None
     by_annotator: NotRequired[list[AnnotatorJson]]

@@ -148,9 +148,13 @@ def entries(connection: Connection, campaign: int) -> Iterator[dict[str, Any]]:
         if event.kind == "refitted":
             hashes[event.body["model"]] = reasons.get(event.seq)
             record["model_hash"] = reasons.get(event.seq)
+        if event.kind == "frozen":
+            record["candidate_hash"] = (reasons.get(event.seq) or {}).get("fingerprint")
         if event.kind == "asked":
             places[event.body["annotator"]] += 1
             record["id"] = f"{places[event.body['annotator']]}-{event.seq}"
             record["reason"] = reasons.get(event.seq)
+            sealed = record["reason"] or {}
+            record |= {name: sealed[name] for name in ("purpose", "rule", "probability") if name in sealed}
             record["model_hash"] = hashes.get(event.body["model"])
         yield record

@@ -24,6 +24,7 @@ from apod.campaign.json_types import (
     OutcomeJson,
     SpeakingGapJson,
     SpeakingGapsJson,
+    VerificationJson,
 )
 from apod.campaign.outcomes import read_history
 from apod.files import write_private
@@ -56,6 +57,7 @@ class OperatingPoint:
     audit: AuditedGapsJson | None  # None without audit answers, or while no classifier was built from these answers
     estimate: SpeakingGapsJson | None = None  # the gaps to expect; None where none is known to cover
     confirmation: ConfirmingJson | None = None  # how many fresh answers would confirm the leading correction
+    verification: VerificationJson | None = None  # what fresh answers say; None where the campaign verifies nothing
 
     def to_json(self) -> OperatingPointJson:
         """For the dashboard and `apod status --json`."""
@@ -66,6 +68,7 @@ class OperatingPoint:
             "audit": self.audit,
             "estimate": self.estimate,
             "confirmation": self.confirmation,
+            "verification": self.verification,
         }
 
 
@@ -127,7 +130,8 @@ def _measured_point(outcome: OutcomeJson, operating: ChosenJson, chosen: float |
     estimate: SpeakingGapsJson | None = (
         None if strength not in gaps else {"base": gaps[0.0], "selected": gaps[strength]}
     )
-    return OperatingPoint(strength, because, chosen is not None, audit, estimate, outcome["confirmation"])
+    told = outcome["confirmation"], outcome.get("verification")
+    return OperatingPoint(strength, because, chosen is not None, audit, estimate, *told)
 
 
 def _expected(point: CurvePointJson) -> SpeakingGapJson:

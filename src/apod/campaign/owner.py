@@ -14,7 +14,7 @@ from apod.campaign.answering import ImportReport
 from apod.campaign.asking import Question
 from apod.campaign.backup import BackupReport, back_up
 from apod.campaign.dashboard import Results
-from apod.campaign.engine import GroupAnswer, Model
+from apod.campaign.engine import GroupAnswer, Model, Verifying
 from apod.campaign.erasure import Erasure, erase, expire
 from apod.campaign.formats import format_of
 from apod.campaign.journal import Desk, read_answers
@@ -166,7 +166,11 @@ class Owner:
 
     def canonical_model(self) -> Model | None:
         """The model of the answers alone: fitted from the pre-trained head, in the order of the questions."""
-        return self._session.engine().fit(self.answers(), None)
+        engine, trial = self._session.engine(), self._session.trial()
+        if trial is not None and isinstance(engine, Verifying):
+            found: Model | None = engine.fit_frozen(self.answers(), trial)
+            return found
+        return engine.fit(self.answers(), None)
 
     def audit(self, classifier: APODClassifier | None = None) -> Audit | None:
         """What the audit answers say, with intervals; None while there are none.

@@ -19,7 +19,7 @@ from sqlalchemy import Connection, delete, insert, select
 
 from apod.campaign import schema
 from apod.campaign.audit_sample import Progress, audit_proposals, mix, progress
-from apod.campaign.engine import Engine, GroupAnswer, Hasty, Model, ModelState
+from apod.campaign.engine import Engine, GroupAnswer, Hasty, Model, ModelState, Verifying
 from apod.campaign.erasure import sweep
 from apod.campaign.errors import CampaignError, FileDamaged
 from apod.campaign.events import Sealed, canonical
@@ -30,6 +30,7 @@ from apod.campaign.log import sealed_hash
 from apod.campaign.materials import Materials
 from apod.campaign.outcomes import expected_by, forget_outcomes, measured, spent_enough, write_outcome
 from apod.campaign.state import LEAST_GAIN, Proposal, State
+from apod.campaign.verifying import VerificationProgress, freeze, share_of, verification_progress
 from apod.campaign.votes import Collected, Inputs, checked_answers, collect
 from apod.campaign.workers import LEAD_SECONDS, Background, Leadership
 from apod.errors import CheckpointError
@@ -56,6 +57,7 @@ class Snapshot:
     stock: Stock
     progress: Progress
     strength: float | None  # the operating point that the owner chose
+    verifying: VerificationProgress | None  # None where the campaign verifies nothing
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,7 @@ class Stock:
     wanted: int
     asked: int  # rows asked about so far
     open: bool  # somebody may still be asked
+    spent: int
 
 
 class Refitter:
@@ -89,7 +92,7 @@ class Refitter:
         self._settled: object = None  # what was looked through and needed no refit
         self._asked_before = 0  # rows asked about when proposals were last made
         self._measured: tuple[str | None, Inputs, float | None] = (None, (), None)  # model, audit answers, strength
-        self._dry: tuple[int, int] | None = None  # rows asked and proposals waiting when no more could be made
+        self._dry: tuple[int, int, int] | None = None  # asked, waiting and answered when no more could be made
         self._damaged: str | None = None  # a model whose file cannot be read: to be fitted again
         self._one_at_a_time = threading.Lock()
 
@@ -97,7 +100,10 @@ class Refitter:
         """Fit the answers that no model knows yet and publish; False where there is nothing to do or another leads."""
         with self._one_at_a_time:
             looked = self._journal.view(
-                lambda connection, state, at: (state.changed, state.model, state.strength, self._damaged)
+                lambda connection, state, at: (
+                    (state.changed, state.model, state.strength, self._damaged),
+                    (state.budget, state.finished) if share_of(state) else None,  # they end a trial, or begin one
+                )
             )
             if looked == self._settled:
                 return False
@@ -120,7 +126,9 @@ class Refitter:
 
     def _up_to_date(self, found: Snapshot) -> bool:
         inputs = frozenset(found.collected.inputs())
-        return not inputs or (inputs == found.fitted and found.model != self._damaged)
+        tried = None if found.verifying is None else found.verifying.version
+        same = inputs == found.fitted and tried == found.meta.get("trial")
+        return not inputs or (same and found.model != self._damaged)
 
     def _due(self, found: Snapshot) -> bool:
         tried, when = self._tried
@@ -134,7 +142,7 @@ class Refitter:
             self._materials.files.check_again()
             # an answer that was undone, corrected or erased must leave no trace: no warm start from a model that saw it
             warm = found.fitted <= set(inputs) and found.model != self._damaged
-            model = self._fit(answers, self.load(found) if warm else None)
+            model = self._fit(answers, self.load(found) if warm else None, found.verifying)
             if model is None:  # too few answers; not to be tried again before there are more
                 self._tried = inputs, time.monotonic()
                 return False
@@ -160,9 +168,14 @@ class Refitter:
             self._lead.note_fitted(result.failure)
         return published is not None
 
-    def _fit(self, answers: Sequence[GroupAnswer], start: Model | None) -> Model | None:
+    def _fit(
+        self, answers: Sequence[GroupAnswer], start: Model | None, verifying: VerificationProgress | None
+    ) -> Model | None:
         """The next model to ask by; what the campaign ends with is fitted anew, canonically."""
         engine = self._engine()
+        if verifying is not None and verifying.trial is not None and isinstance(engine, Verifying):
+            kept: Model | None = engine.fit_frozen(answers, verifying.trial)
+            return kept
         if start is None and isinstance(engine, Hasty):
             found: Model | None = engine.fit_in_haste(answers)
             return found
@@ -263,9 +276,10 @@ class Refitter:
         if queue is not None and stock.queue != queue and stock.waiting:
             return stock.waiting
         found, model = self._latest()
-        stock = found.stock
         try:
-            proposals = self._propose(model, found, found.collected.weigh())
+            found, more = self._frozen(found)
+            stock = found.stock
+            proposals = self._propose(model, found, found.collected.weigh(), more)
         except CampaignError:
             raise
         except Exception as error:
@@ -277,23 +291,40 @@ class Refitter:
             self._asked_before = stock.asked
         return len(proposals)
 
-    def _propose(self, model: Model | None, found: Snapshot, answers: Sequence[GroupAnswer]) -> list[Proposal]:
-        """The engine's questions, and those of the audit in between."""
+    def _frozen(self, found: Snapshot) -> tuple[Snapshot, int]:
+        """Freeze a correction where that is due; where there is none to verify, one more person is asked about."""
+        if found.verifying is None or not found.verifying.due:
+            return found, 0
+        frozen = freeze(self._journal, self._engine(), found.verifying, found.collected, found.unavailable)
+        return (self.snapshot(), 0) if frozen else (found, 1)
+
+    def _propose(
+        self, model: Model | None, found: Snapshot, answers: Sequence[GroupAnswer], more: int = 0
+    ) -> list[Proposal]:
+        """The engine's questions, those that verify its correction, and those of the audit in between."""
         engine, share, wanted = self._engine(), self._materials.settings.audit_share, found.stock.wanted
-        training = engine.propose(model, answers, found.unavailable, wanted)
+        verifying = found.verifying
+        training_wanted = wanted if verifying is None else min(wanted, max(verifying.training, more))
+        training = engine.propose(model, answers, found.unavailable, training_wanted) if training_wanted else []
+        if verifying is not None:
+            training = [*verifying.proposals, *training][:wanted]
         if not share:
             return training
-        audit = audit_proposals(self._materials, engine, found.progress, found.unavailable, wanted)
+        audits = wanted
+        if verifying is not None:  # while others answer the last questions to train on, an audit must not take the rest
+            audits = min(wanted, max(0, found.progress.planned - found.progress.audit))
+        audit = audit_proposals(self._materials, engine, found.progress, found.unavailable, audits)
         return mix(training, audit, found.progress, share, wanted)
 
     def top_up(self) -> bool:
         """Make proposals before the last one is taken; whether it was necessary."""
         stock = self._journal.view(self._count)
-        if not stock.open or stock.waiting > stock.wanted // 2 or self._dry == (stock.asked, stock.waiting):
+        now = stock.asked, stock.waiting, stock.spent
+        if not stock.open or stock.waiting > stock.wanted // 2 or self._dry == now:
             return False
         if self.supply(stock.queue) > stock.waiting:
             return True
-        self._dry = stock.asked, stock.waiting  # the pool has no more: not to be looked through again
+        self._dry = now  # the pool has no more: not to be looked through again
         return False
 
     def background(self) -> Background:
@@ -344,6 +375,7 @@ class Refitter:
             stock=self._count(connection, state, at),
             progress=progress(state),
             strength=state.strength,
+            verifying=verification_progress(connection, campaign, state, at),
         )
 
     def _count(self, connection: Connection, state: State, at: int) -> Stock:
@@ -357,7 +389,7 @@ class Refitter:
         usual = int(state.settings["lookahead"])
         ahead = max(usual if self.ahead is None else min(self.ahead, usual), pace) + len(state.outstanding)
         wanted = max(1, min(ahead, MOST_AHEAD, state.budget - state.spent))
-        return Stock(queue, waiting, wanted, asked, not state.finished and state.spent < state.budget)
+        return Stock(queue, waiting, wanted, asked, not state.finished and state.spent < state.budget, state.spent)
 
 
 def _drop_old_models(desk: Desk) -> None:

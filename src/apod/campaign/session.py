@@ -19,7 +19,7 @@ from apod.campaign import schema
 from apod.campaign.answering import Value
 from apod.campaign.asking import Leased, Question, parse_id, withdraw
 from apod.campaign.display import Display, Pictures
-from apod.campaign.engine import Engine, EngineFactory, engine_folders, engine_name
+from apod.campaign.engine import Engine, EngineFactory, Trial, engine_folders, engine_name
 from apod.campaign.erasure import Overwriting
 from apod.campaign.errors import NotFound, PictureUnusable, UnknownGroup, UnknownQuestion
 from apod.campaign.files import Files
@@ -30,6 +30,7 @@ from apod.campaign.refit import Refitter
 from apod.campaign.settings import CampaignSettings, clean_name, composed, settings_of
 from apod.campaign.state import CANNOT_TELL, DECLINED, GROUP, State
 from apod.campaign.store import Store
+from apod.campaign.verifying import verification_progress
 from apod.campaign.votes import Collected, checked_answers, collect
 from apod.campaign.workers import LEAD_SECONDS, Background
 from apod.errors import InputError
@@ -130,6 +131,12 @@ class Session:
         """All answers that stand, one by one, checked against the log."""
         number = self.materials.campaign
         return self.reader.view(lambda c, state, at: collect(state, checked_answers(c, number, state)))
+
+    def trial(self) -> Trial | None:
+        """The frozen correction that is kept, and how far its verification is; None where there is none."""
+        number = self.materials.campaign
+        found = self.reader.view(lambda c, state, at: verification_progress(c, number, state, at))
+        return None if found is None else found.trial
 
     def shown(self, row: int) -> tuple[str, dict[str, object]]:
         """A row's id and what an annotator may see of it."""

@@ -18,6 +18,7 @@ from apod.data.dataset import LabelValue, check_group_count
 from apod.data.own import require_column
 from apod.errors import ApodError, BudgetError, InputError
 from apod.fairness.criterion import parse_criterion
+from apod.method import checks
 from apod.method.checks import check_posterior_size
 from apod.method.settings import PRESETS, RENAMED, SETTINGS, SHARED, Settings, settings_from
 from apod.models.model import probabilities_of
@@ -48,6 +49,7 @@ class CampaignSettings:
     gold_every: int = 10  # one question in so many is a gold one, while there are any
     lookahead: int = 128  # proposals kept ready, best first; the rest serve only while a refit takes long
     audit_share: float = 0.0  # of all questions, asked about people held out at random: they measure, never train
+    verify_share: float = 0.0  # of all questions, asked about people whose decision the correction changes
     least_gain: float = 0.0  # pauses once the rest of the budget is expected to narrow the gap by less; 0 = never
     seed: int = 0
     guidelines: str | None = None
@@ -156,6 +158,9 @@ def checked(settings: CampaignSettings, rows: int) -> CampaignSettings:
     share = settings.audit_share
     if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share < 1:
         raise InputError(f"The audit share is {share!r}: give a number from 0 (no audit) to below 1, like 0.2.")
+    checks.verify_share(settings.verify_share)
+    if share + settings.verify_share >= 1:
+        raise InputError(f"Nothing is left to train on: audit and verification take {share + settings.verify_share:g}.")
     SETTINGS["least_gain"].check("The least gain", settings.least_gain)
     check_kind(settings.kind)
     checked_changes(settings, {name: getattr(settings, name) for name in ("guidelines", "legal_basis", "question")})
@@ -273,7 +278,9 @@ class Shape:
     scored: bool  # scores were given
 
 
-def own_options(options: Mapping[str, object], least_gain: float, pool: Shape) -> dict[str, object]:
+def own_options(
+    options: Mapping[str, object], least_gain: float, pool: Shape, verify_share: float = 0.0
+) -> dict[str, object]:
     """The options of the package's own engine as they are kept: with the method that they mean today.
 
     Refuses what the engine could not be built with or do, before anything is written.
@@ -287,6 +294,8 @@ def own_options(options: Mapping[str, object], least_gain: float, pool: Shape) -
         raise InputError("Scores are corrected, not trained on: leave them out, or leave the body and its preset out.")
     if chosen.body == "precomputed" and chosen.proxy == "laplace":
         check_posterior_size(pool.columns, pool.groups)
+    if verify_share and not chosen.corrects:
+        raise InputError("Verified is the correction of a model: leave the body and its preset out, or the share.")
     if least_gain and not chosen.looks_ahead:
         raise InputError("A least gain looks ahead by the posterior of heads: choose the preset heads, or none.")
     return kept

@@ -16,7 +16,10 @@ from apod.campaign.event_bodies import CreatedSettings
 GOLD = "gold"
 """Purpose of a question whose answer is known: it checks annotators, teaches no model and costs no budget."""
 
-Purpose = Literal["training", "audit"]
+VERIFICATION: Literal["verification"] = "verification"
+"""Purpose of a question that tries a frozen correction; the open log and annotators take it for one to train on."""
+
+Purpose = Literal["training", "verification", "audit"]
 """What an answer is for, gold apart."""
 
 LEAST_GAIN = "least gain"
@@ -134,6 +137,7 @@ class State:
     answered: int = 0  # answers with a price, whatever their questions were for; never tell annotators `spent` instead
     clock_moves: int = 0
     changed: int = 0  # the last event that changed what the answers say
+    frozen: list[int] = field(default_factory=list)  # events that froze a correction to verify; what it is is sealed
     model: str | None = None
     model_answers: int = 0
     questions: dict[int, Asked] = field(default_factory=dict)

@@ -19,6 +19,7 @@ from apod.campaign.materials import BASE, Materials
 from apod.campaign.schema import check_schema
 from apod.campaign.state import CANNOT_TELL, DECLINED, GOLD, State
 from apod.campaign.store import Store
+from apod.campaign.verifying import SealedReason, sealed_reasons
 from apod.campaign.votes import Collected, fleiss_kappa, pairwise_kappa
 
 
@@ -114,6 +115,7 @@ def status_of(
     refit = connection.execute(select(schema.refits).where(schema.refits.c.campaign == campaign)).one()
     used = len(collected.inputs())
     kappa = fleiss_kappa(collected.votes, collected.groups)
+    sealed = sealed_reasons(connection, campaign, state)
     return Status(
         name=settings.name,
         groups=settings.groups,
@@ -135,7 +137,7 @@ def status_of(
         known=len(state.known),
         groups_seen=len({item.group for item in collected.known if item.purpose != GOLD}),
         by_kind=dict(Counter(given.kind for given in counted)),
-        by_purpose=dict(Counter(state.questions[given.number].purpose for given in counted)),
+        by_purpose=dict(Counter(_purpose(state, sealed, given.number) for given in counted)),
         annotators=len({given.annotator for given in standing}),
         agreement=None if math.isnan(kappa) else kappa,
         model_answers=state.model_answers,
@@ -158,6 +160,11 @@ def status_of(
         legal_basis=settings.legal_basis,
         reminders=settings.reminders(),
     )
+
+
+def _purpose(state: State, sealed: Mapping[int, SealedReason], number: int) -> str:
+    """What a question is for; that one verifies is sealed."""
+    return sealed.get(number, {}).get("purpose") or state.questions[number].purpose
 
 
 def annotators_of(state: State, collected: Collected) -> list[AnnotatorReport]:

@@ -18,7 +18,8 @@ from apod.campaign.journal import Desk
 from apod.campaign.label_studio import from_tasks, to_tasks
 from apod.campaign.log import moment
 from apod.campaign.settings import check_kind, check_lease, clean_name, composed
-from apod.campaign.state import CANNOT_TELL, DECLINED, GOLD, GROUP, State
+from apod.campaign.state import CANNOT_TELL, DECLINED, GOLD, GROUP, VERIFICATION, State
+from apod.campaign.verifying import sealed_reasons
 from apod.campaign.votes import checked_answers
 from apod.errors import InputError
 from apod.files import write_private
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 OUTSIDE = LABEL_STUDIO
 """To whom the questions of an exported file are assigned."""
 
-_PURPOSES = ("training", "audit", GOLD)
+_PURPOSES = ("training", "audit", GOLD, VERIFICATION)
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ def export(session: Session, path: Path, format_: str | None, tasks: int, task_d
 
 def packed(session: Session, form: str, tasks: int = 0, task_days: float = 0) -> tuple[bytes, ExportReport]:
     """The content of the file that `export` writes."""
-    found = records(session)
+    found = records(session, sealed=form != LABEL_STUDIO)  # annotators see tasks, and are not to know what verifies
     if form != LABEL_STUDIO:
         if tasks:
             raise InputError("Open questions can be handed out as Label Studio tasks only.")
@@ -60,12 +61,13 @@ def packed(session: Session, form: str, tasks: int = 0, task_days: float = 0) ->
     return to_tasks(found, shown, handed), ExportReport(len(found), len(handed), until)
 
 
-def records(session: Session) -> list[Record]:
-    """All answers that stand and are not erased, in the order of their questions."""
+def records(session: Session, sealed: bool = True) -> list[Record]:
+    """All answers that stand and are not erased, in the order of their questions; with or without what is sealed."""
     number, groups = session.materials.campaign, session.settings.groups
 
     def look(connection: Connection, state: State, at: int) -> list[Record]:
         values = checked_answers(connection, number, state)
+        reasons = sealed_reasons(connection, number, state) if sealed else {}
         found = []
         for given in state.current():
             if given.erased:
@@ -79,8 +81,8 @@ def records(session: Session) -> list[Record]:
                     outcome=given.outcome,
                     group=None if code is None else groups[code],
                     kind=given.kind,
-                    purpose=asked.purpose,
-                    probability=asked.probability,
+                    purpose=reasons.get(asked.number, {}).get("purpose") or asked.purpose,
+                    probability=reasons.get(asked.number, {}).get("probability", asked.probability),
                     counted=given.counted,
                     late=given.late,
                     question=state.id_of(given.token),
@@ -187,9 +189,24 @@ def _incoming(session: Session, batch: Batch, annotator: str | None, kind: str) 
                 "Nothing was imported."
             )
         found.append(
-            Incoming(row, name, value, what, record.purpose, record.probability, record.counted, record.late, token)
+            Incoming(
+                row,
+                name,
+                value,
+                what,
+                _taken_as(record.purpose),
+                record.probability,
+                record.counted,
+                record.late,
+                token,
+            )
         )
     return found
+
+
+def _taken_as(purpose: str) -> str:
+    """What an answer from elsewhere is for: what it verified there trains here."""
+    return "training" if purpose == VERIFICATION else purpose
 
 
 def _value(session: Session, place: int, record: Record) -> Value:

@@ -224,7 +224,7 @@ def fitted_model(
         standard=not own,
         own_threshold=settings.threshold is None,
         tradeoff=tradeoff(fitted, mitigation.seed),
-        selection=selected(fitted, mitigation.seed),
+        selection=selected(mitigation),
         deciles=None if fitted is None else deciles(fitted.members(fitted.population.people.inputs)),
         mitigation=mitigation,
     )
@@ -235,11 +235,14 @@ def deciles(members: Floats) -> Floats:
     return np.quantile(members, np.arange(1, 10) / 10, axis=0).T
 
 
-def selected(fitted: FittedCorrection | None, seed: int) -> Selection:
+def selected(mitigation: ModelMitigation) -> Selection:
     """The strength that the answers chose, and why."""
+    fitted, told = mitigation.fitted, mitigation.verified
     if fitted is None:
         return Selection(0.0, NOBODY_KNOWN, None, None)
-    return Selection(fitted.strength, fitted.reason, *fitted.estimates(len(fitted.population), seed))
+    gaps = fitted.estimates(len(fitted.population), mitigation.seed)
+    verification = NOT_VERIFIED if told is None else told.verdict
+    return Selection(fitted.strength, str(mitigation.reason), *gaps, verification=verification)
 
 
 def tradeoff(fitted: FittedCorrection | None, seed: int) -> pd.DataFrame:

@@ -217,6 +217,7 @@ def status(
             "audit": latest_audit(opened) if counts["by_purpose"].get("audit") else None,
             **results.outlook_shown(),
             "operating_point": None if point is None else point.to_json(),
+            "verification": results.verification(),
             "by_annotator": [report.to_json() for report in opened.owner.annotators()] if annotators else [],
         }
         if not annotators:

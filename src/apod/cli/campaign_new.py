@@ -82,6 +82,11 @@ def new(
     audit_share: float = typer.Option(
         0.2, help="Share of the questions kept for measuring, about people drawn at random; 0: no audit."
     ),
+    verify_share: float = typer.Option(
+        0.0,
+        help="Share of the questions, up to 0.33, that try the correction on people whose decision it changes before "
+        "it is applied; 0: none.",
+    ),
     least_gain: float = typer.Option(
         0.0,
         help="Experimental: pause once the rest of the budget is expected to narrow the gap by less, e.g. 0.01; 0: "
@@ -155,6 +160,7 @@ def new(
             lease_seconds=lease_minutes * 60,
             show_label=show_label,
             audit_share=audit_share,
+            verify_share=verify_share,
             least_gain=least_gain,
             image_column=image_column,
             image_root=str((image_root or table.parent).resolve()) if image_column is not None else None,

@@ -78,6 +78,8 @@ def show_status(found: FullStatusJson) -> None:
         echo(f"  {outlook_sentence(found['outlook'])}")
     point = found["operating_point"]
     echo(f"  {point_text(point)}")
+    if found["verification"] is not None:
+        echo(f"  verification: {found['verification']['words']}")
     expected = expected_sentences(point["estimate"], point["strength"]) if point is not None else []
     if found["audit"] is not None:
         show_audit(found["audit"], point)

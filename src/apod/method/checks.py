@@ -87,6 +87,16 @@ def below(limit: float, example: str = "") -> Check:
     return check
 
 
+MOST_VERIFYING = 0.33
+"""Share of the budget that may be kept to verify a correction."""
+
+
+def verify_share(value: Any) -> None:
+    """A check for the share of the budget that verifies a correction."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) <= MOST_VERIFYING:
+        raise InputError(f"The share to verify by is {value!r}: give a number from 0 to {MOST_VERIFYING}.")
+
+
 def positive(name: str, value: Any) -> None:
     """A check for finite numbers above 0."""
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < float("inf"):

@@ -7,7 +7,7 @@ resumed, a fit on the same answers and a campaign give the same correction.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -26,11 +26,12 @@ from apod.method.group_knowledge import PlacedKnowledge
 from apod.method.posterior import People
 from apod.method.questions import FIRST_RANDOM, RANDOM_SHARE, Asking
 from apod.method.selection import SELECTORS, Choice, Likeness, Scores, View
-from apod.method.verification import Verified, apply_verdict, plan_verification
+from apod.method.verification import FAILED_TEST, Verified, apply_verdict, plan_verification
 from apod.models.scored import Scored
 from apod.randomness import generator
 
 Floats = npt.NDArray[np.float64]
+Note = Callable[[str], None]
 
 RANDOM_SHARES: Mapping[str, tuple[str, float]] = {
     "gap": ("label", RANDOM_SHARE),
@@ -76,6 +77,7 @@ class ModelMitigation:
         self.closed: tuple[int, ...] = ()
         self.round = 0
         self._fitted: FittedCorrection | None = None
+        self.verified: Verified | None = None  # what fresh answers said of what is fitted
         if selector not in (*RANDOM_SHARES, *SELECTORS):
             raise InputError(f"No selector is called {selector!r}.")
 
@@ -93,6 +95,13 @@ class ModelMitigation:
         """What the answers of the last refit say; None before anybody's group is known."""
         return self._fitted
 
+    @property
+    def reason(self) -> str | None:
+        """Why the correction is applied or the model kept, in a sentence; None before anybody's group is known."""
+        if self.verified is not None and self.verified.verdict == "failed":
+            return FAILED_TEST
+        return None if self._fitted is None else self._fitted.reason
+
     def likelihoods(self) -> dict[int, Floats]:
         """Of every answered row, how likely the answer is by group: one-hot where it is certain."""
         rows, groups = self.answers[0].known()
@@ -105,13 +114,14 @@ class ModelMitigation:
         """The correction that all answers so far support."""
         known = self.likelihoods()
         self._fitted = fit_correction(self.population, known, self.limits, self.seed) if known else None
+        self.verified = None
         self.round += 1
 
-    def settle(self, frozen: Frozen, fresh: Mapping[int, Floats], applied: bool) -> None:
-        """Keep a verified correction, or the model as it is where it is not `applied`; fresh answers train f_a too."""
+    def settle(self, frozen: Frozen, fresh: Mapping[int, Floats], told: Verified) -> None:
+        """Keep a frozen correction as the verdict leaves it; `fresh` answers train f_a too."""
         known = {**self.likelihoods(), **fresh}
-        fitted = fit_correction(self.population, known, self.limits, self.seed, frozen=frozen)
-        self._fitted = fitted if applied else replace(fitted, chosen=replace(fitted.chosen, applied=False))
+        self._fitted = apply_verdict(self.population, known, self.limits, self.seed, frozen, told)
+        self.verified = told
 
     def first_answers(self, ask: Ask, budget: int) -> list[Answered]:
         """Random answers, balanced by label: before any, nothing can be guessed of anybody."""
@@ -123,24 +133,29 @@ class ModelMitigation:
             for choice in self._asking.choose(min(FIRST_RANDOM, budget), (), rng, self.closed)
         ]
 
-    def verify(self, ask: Ask, count: int) -> Verified | None:
-        """Try the chosen correction on so many fresh answers about people of the training part whom it changes.
+    def verify(
+        self, ask: Ask, count: int, closed: Sequence[int] = (), trajectory: int = 0, note: Note | None = None
+    ) -> list[Answered]:
+        """Try the chosen correction on so many fresh answers about people whose decision it changes.
 
-        What passes is applied as it is, and all answers judge it; None where the model stays anyway.
+        They are drawn from everybody it was judged on but `closed`. `note` hears the frozen correction's fingerprint
+        before the first is asked about. What passes is applied as it is, and all answers judge it. No answers where the
+        model stays anyway.
         """
         plan = plan_verification(self._fitted) if self._fitted is not None else None
         if plan is None:
-            return None
-        askable = np.arange(len(self.population)) < self.population.training
-        askable[list(self.answers[0].rows)] = False
-        drawn = plan.draw(count, askable, generator(self.seed, "verification", self.key, plan.fingerprint))
-        for choice in drawn:
-            put(self, ask, Question(0, self.round, choice))
-        known = self.likelihoods()
-        told = plan.judge({choice.row: known[choice.row] for choice in drawn if choice.row in known})
-        self._fitted = apply_verdict(self.population, known, self.limits, self.seed, plan, told)
-        self.round += 1
-        return told
+            return []
+        if note is not None:
+            note(plan.fingerprint)
+        askable = np.ones(len(self.population), dtype=np.bool_)
+        askable[[*self.answers[0].rows, *closed]] = False
+        drawn = plan.draw(count, askable, generator(self.seed, "verify", self.key))
+        questions = [Question(trajectory, self.round, choice, "verification") for choice in drawn]
+        heard = [Answered(question, ask(question)) for question in questions]
+        told = np.eye(self.population.n_groups)
+        fresh = {one.question.row: told[one.group] for one in heard if one.group != UNKNOWN}
+        self.settle(plan.frozen, fresh, plan.judge(fresh))
+        return heard
 
     def ask(self, k: int = 1, unavailable: Sequence[int] = ()) -> list[Question]:
         """The next k questions; `unavailable` are rows that somebody is being asked about."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Literal, NotRequired, TypedDict
 
 from apod.text import number
 
@@ -28,6 +28,10 @@ WITHHELD = (
     "intervals far too often, so neither they nor the expected gaps are shown."
 )
 """Said wherever a gap to expect would stand, while no posterior covers (`Proxy.covers`)."""
+
+
+Verdict = Literal["passed", "shrunk", "failed", "not verified"]
+"""What fresh answers say of a correction (`method.verification`)."""
 
 
 class OutlookJson(TypedDict):

@@ -15,22 +15,20 @@ these answers, so having searched hundreds of candidates costs nothing here.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from apod.method.correction_choice import Limits
 from apod.method.correction_fit import STRENGTHS, FittedCorrection, Frozen, Population, fit_correction
+from apod.method.outlook import Verdict
 from apod.method.selection import Choice
 
 Floats = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
-
-Verdict = Literal["passed", "shrunk", "failed", "not verified"]
 
 LEVEL, SHRUNK_LEVEL = 0.08, 0.02
 """Of the test of the whole correction, and of its weaker half if that fails: together .1."""
@@ -40,6 +38,17 @@ CERTAIN = 0.9
 """Answers less sure than this do not count in the test."""
 
 VERIFYING_RULE = "random person whose decision the correction changes"
+FAILED_TEST = "The base model is kept: the correction that the answers chose did not pass the test of fresh ones."
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Of the people a correction would newly decide one way: how many were asked about, and are those it is for."""
+
+    decision: int  # 0 or 1, what they would newly be decided
+    groups: tuple[int, ...]  # the change is for these
+    asked: int
+    favourable: int
 
 
 @dataclass(frozen=True)
@@ -51,15 +60,22 @@ class Verified:
     favourable: int  # of these, people of the groups that the change is for
     needed: int | None  # at least so many of them; None where no number would be enough
     strength: float  # to be applied; 0 = the model as it is
+    tallies: tuple[Tally, ...] = ()
 
-    def words(self) -> str:
-        """A sentence for people."""
+    def words(self, groups: Sequence[str], labels: Sequence[str]) -> str:
+        """Sentences for people; names of the groups and of the two labels, as their codes count them."""
         if self.verdict == "not verified":
             return f"Not verified: {self.asked} fresh answers cannot tell."
-        found = f"Of {self.asked} people whose decision it changes, {self.favourable} are of the groups it is for"
+        found = "; of ".join(
+            f"{one.asked} {'person' if one.asked == 1 else 'people'} it would newly decide {labels[one.decision]!r}, "
+            f"{one.favourable} {'is' if one.favourable == 1 else 'are'} "
+            f"{' or '.join(groups[group] for group in one.groups)}"
+            for one in self.tallies
+        )
+        total = f" That is {self.favourable} of {self.asked};" if len(self.tallies) > 1 else ""
         needed = f"at least {self.needed} were needed." if self.needed is not None else "no number would have sufficed."
         ending = {"passed": "", "shrunk": " Half of its changes passed.", "failed": " The base model is kept."}
-        return f"{found}; {needed}{ending[self.verdict]}"
+        return f"Of {found}{'.' if total else ';'}{total} {needed}{ending[self.verdict]}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +87,8 @@ class Changes:
     favoured: BoolArray  # (m, G) the groups that a person's change is for
     chance: Floats  # (m,) their share of the cell, at its unfavourable limit
     weight: Floats  # (m,) how much a person moves the gap
+    upward: BoolArray  # (m,) newly decided 1
+    half: int  # the place on the grid by which half of all changes are made
 
 
 def leading_changes(fitted: FittedCorrection) -> Changes:
@@ -88,7 +106,9 @@ def leading_changes(fitted: FittedCorrection) -> Changes:
     limits = np.quantile(np.stack([1 - lower, lower]), LIMIT, axis=1)  # (2, k): of those above, of those below
     middle = lower.mean(axis=0).clip(1e-3, 1 - 1e-3)
     weight = 1 / (cells.sum(axis=0) * middle * (1 - middle))  # (k,)
-    return Changes(rows, band[rows], favoured, limits[upward.astype(np.int64), cell], weight[cell])
+    chance = limits[upward.astype(np.int64), cell]
+    half = int(np.median(band[rows])) if len(rows) else 0
+    return Changes(rows, band[rows], favoured, chance, weight[cell], upward, half)
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,16 +146,25 @@ class Verification:
         at = np.array(sorted(sure), dtype=np.int64)
         favourable = np.array([changes.favoured[p, int(sure[p].argmax())] for p in at.tolist()], dtype=np.bool_)
         count, needed = int(favourable.sum()), needed_count(changes.chance[at], LEVEL)
+        tallies = _tallies(changes, at, favourable)
         if needed is None:
-            return Verified("not verified", len(at), count, None, float(STRENGTHS[full]))
+            return Verified("not verified", len(at), count, None, float(STRENGTHS[full]), tallies)
         if count >= needed:
-            return Verified("passed", len(at), count, needed, float(STRENGTHS[full]))
-        half = int(np.median(changes.place))
-        inside = changes.place[at] <= half
-        enough = needed_count(changes.chance[at][inside], SHRUNK_LEVEL) if half < full else None
+            return Verified("passed", len(at), count, needed, float(STRENGTHS[full]), tallies)
+        inside = changes.place[at] <= changes.half
+        enough = needed_count(changes.chance[at][inside], SHRUNK_LEVEL) if changes.half < full else None
         if enough is not None and int(favourable[inside].sum()) >= enough:
-            return Verified("shrunk", len(at), count, needed, float(STRENGTHS[half]))
-        return Verified("failed", len(at), count, needed, 0.0)
+            return Verified("shrunk", len(at), count, needed, float(STRENGTHS[changes.half]), tallies)
+        return Verified("failed", len(at), count, needed, 0.0, tallies)
+
+
+def _tallies(changes: Changes, at: IntArray, favourable: BoolArray) -> tuple[Tally, ...]:
+    """Those asked about, by what they would newly be decided and whom that is for."""
+    found: dict[tuple[int, tuple[int, ...]], list[bool]] = {}
+    for place, own in zip(at.tolist(), favourable.tolist(), strict=True):
+        groups = tuple(np.flatnonzero(changes.favoured[place]).tolist())
+        found.setdefault((int(changes.upward[place]), groups), []).append(own)
+    return tuple(Tally(*kind, len(own), sum(own)) for kind, own in sorted(found.items()))
 
 
 def plan_verification(fitted: FittedCorrection) -> Verification | None:
@@ -145,14 +174,14 @@ def plan_verification(fitted: FittedCorrection) -> Verification | None:
 
 
 def apply_verdict(
-    population: Population, answers: Mapping[int, Floats], limits: Limits, seed: int, plan: Verification, told: Verified
+    population: Population, answers: Mapping[int, Floats], limits: Limits, seed: int, plan: Frozen, told: Verified
 ) -> FittedCorrection:
     """The frozen correction as the verdict leaves it, judged by all answers, the fresh ones among them.
 
     It is not applied where it failed, or where all answers together no longer support it.
     """
-    place = plan.frozen.place if told.strength == 0 else int(np.abs(STRENGTHS - told.strength).argmin())
-    kept = fit_correction(population, answers, limits, seed, frozen=replace(plan.frozen, place=place))
+    place = plan.place if told.strength == 0 else int(np.abs(STRENGTHS - told.strength).argmin())
+    kept = fit_correction(population, answers, limits, seed, frozen=replace(plan, place=place))
     return kept if told.strength > 0 else replace(kept, chosen=replace(kept.chosen, applied=False))
 
 

@@ -95,6 +95,7 @@ def _expected(campaign: Campaign) -> ExpectedByCampaign:
     return {
         "estimate": None if point is None else point.estimate,
         "confirmation": None if point is None else point.confirmation,
+        "verification": campaign.owner.results.verification(),
         "path": latest[-1].outcome["curve"] if latest and point is not None and point.estimate is not None else None,
     }
 
@@ -104,6 +105,7 @@ def _settings(campaign: Campaign) -> CampaignRules:
     return {
         "overlap": rules.overlap,
         "audit_share": rules.audit_share,
+        "verify_share": rules.verify_share,
         "least_gain": rules.least_gain,
         "gold_every": rules.gold_every,
         "unanswered_costs": rules.unanswered_costs,

@@ -14,7 +14,13 @@ from apod.report.charts import outlook_chart, outlook_sentence
 from apod.report.facts import AuditedResult, CampaignFacts
 from apod.report.rate_charts import rate_figures
 from apod.report.run_page import fill
-from apod.report.sections import audit_says_more, expected_card, expected_section, expected_sentences
+from apod.report.sections import (
+    audit_says_more,
+    expected_card,
+    expected_section,
+    expected_sentences,
+    verification_text,
+)
 from apod.report.settings import features_text, setting_words
 from apod.report.tables import DIFFERENCES, MOST_ROWS, Cell, Table, estimated, groups_table, notion_of
 from apod.report.words import (
@@ -124,9 +130,13 @@ def _mitigated(facts: CampaignFacts) -> list[str]:
     """What the classifier of these answers changes, and why it is that one."""
     if facts["strength"] is None:
         return ["There is no mitigated model yet: too few training answers."]
+    tested = [] if facts["verification"] is None else [verification_text(facts["verification"])]
     if facts["strength"] == 0:
-        return [f"Nothing was changed. {facts['selected_because']}"]
-    said = [f"Mitigation here is the classifier of strength {facts['strength']:.3g}. {facts['selected_because']}"]
+        return [f"Nothing was changed. {facts['selected_because']}", *tested]
+    said = [
+        *tested,
+        f"Mitigation here is the classifier of strength {facts['strength']:.3g}. {facts['selected_because']}",
+    ]
     if facts["audit"] is None or facts["audit"]["change"] is None:
         return said
     gap = facts["audit"]["change"]["gap"]
@@ -160,12 +170,11 @@ def _cards(facts: CampaignFacts) -> list[dict[str, str]]:
         cards.append(_gap_card(gaps, audit["answers"]["drawn"]))
     elif facts["estimate"] is not None:
         cards.append(expected_card(facts["estimate"], facts["strength"]))
-    purposes = status["by_purpose"]
     cards.append(
         {
             "what": "Answers",
             "after": f"{count(status['standing'])} of {count(status['budget'])}",
-            "small": f"{count(purposes.get('training', 0))} to train, {count(purposes.get('audit', 0))} to audit.",
+            "small": _purposes(status["by_purpose"]),
         }
     )
     if decided is not None:
@@ -177,6 +186,14 @@ def _cards(facts: CampaignFacts) -> list[dict[str, str]]:
             }
         )
     return cards
+
+
+def _purposes(counts: Mapping[str, int]) -> str:
+    """What answers are for, in words."""
+    said = [f"{count(counts.get('training', 0))} to train", f"{count(counts.get('audit', 0))} to audit"]
+    if counts.get("verification"):
+        said.insert(1, f"{count(counts['verification'])} to verify")
+    return ", ".join(said) + "."
 
 
 def _gap_card(gaps: Sequence[EstimateJson], answers: int) -> dict[str, str]:
@@ -322,6 +339,7 @@ def _rules(facts: CampaignFacts) -> Table:
     names = {
         "overlap": "People asked about each row",
         "audit_share": "Share of the questions for the audit",
+        "verify_share": "Share of the questions that verify the correction",
         "least_gain": "Pauses where the rest is expected to narrow the gap by less (0: never)",
         "kind": "Kind of answers",
         "seed": "Seed",

@@ -40,6 +40,14 @@ class ClassifierReport:
         return f'<iframe sandbox="allow-scripts" {frame} srcdoc="{escape(self.html)}"></iframe>'
 
 
+VERDICTS = {
+    "not verified": "The choice is not verified: by the answers alone.",
+    "passed": "The correction passed the test of fresh answers.",
+    "shrunk": "Half of the correction passed the test of fresh answers.",
+    "failed": "The correction that the answers chose did not pass the test of fresh ones.",
+}
+
+
 def of(classifier: APODClassifier) -> ClassifierReport:
     """The report of a fitted `APODClassifier`."""
     selection, strength = classifier.selection_, classifier.selected_strength_
@@ -50,7 +58,7 @@ def of(classifier: APODClassifier) -> ClassifierReport:
         "version": __version__,
         "lead": lead,
         "cards": _cards(classifier),
-        "cautions": [] if selection is None else [f"The choice is {selection.verification}: by the answers alone."],
+        "cautions": [] if selection is None else [VERDICTS[selection.verification]],
         "tradeoff": _tradeoff(classifier.tradeoff_, strength),
         "about": _about(classifier),
     }

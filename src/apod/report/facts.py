@@ -6,7 +6,7 @@ from typing import TypedDict
 
 from apod.audit.json_types import AuditJson, ToldJson
 from apod.audit.table import DescribedTable
-from apod.campaign.json_types import CurvePointJson, OutlookShownJson, SpeakingGapsJson, StatusJson
+from apod.campaign.json_types import CurvePointJson, OutlookShownJson, SpeakingGapsJson, StatusJson, VerificationJson
 from apod.fairness.counts import JointCounts
 from apod.fairness.metrics import GroupRatesJson, RatesJson
 from apod.method.outlook import ConfirmingJson, OutlookJson
@@ -38,6 +38,7 @@ class CampaignRules(TypedDict):
 
     overlap: int
     audit_share: float
+    verify_share: float
     least_gain: float
     gold_every: int | None
     unanswered_costs: bool
@@ -111,6 +112,7 @@ class ExpectedByCampaign(TypedDict):
 
     estimate: SpeakingGapsJson | None
     confirmation: ConfirmingJson | None
+    verification: VerificationJson | None
     path: list[CurvePointJson] | None
 
 

@@ -12,7 +12,7 @@ from apod.audit.json_types import AuditJson
 from apod.fairness.counts import JointCounts
 from apod.fairness.criterion import CriterionJson
 from apod.fairness.metrics import MetricsJson
-from apod.method.outlook import ConfirmingJson, OutlookJson
+from apod.method.outlook import ConfirmingJson, OutlookJson, Verdict
 from apod.method.theorem1 import BoundJson
 
 Ends = list[float | None]
@@ -167,7 +167,7 @@ class Correction(CorrectionEffect):
 class Verification(TypedDict):
     """What fresh answers said of the correction."""
 
-    verdict: Literal["passed", "shrunk", "failed", "not verified"]
+    verdict: Verdict
     asked: int
     favourable: int
     needed: int | None

@@ -12,7 +12,7 @@ from apod.fairness.metrics import RATE_WORDS
 from apod.method.gap_interval import tells_little as interval_tells_little
 from apod.method.outlook import ConfirmingJson
 from apod.report.charts import Series, answers_chart
-from apod.report.result import Compared, Estimate, Expected, Gap, MetricName, Result, Round
+from apod.report.result import Compared, Estimate, Expected, Gap, MetricName, Result, Round, Verification
 from apod.report.tables import Cell, Table, base_name, estimated, notion_of, selected_row, strength_cell
 from apod.report.words import (
     UNDEFINED,
@@ -28,7 +28,7 @@ from apod.report.words import (
 )
 
 if TYPE_CHECKING:  # runs are reported on without loading what campaigns need
-    from apod.campaign.json_types import SpeakingGapsJson
+    from apod.campaign.json_types import SpeakingGapsJson, VerificationJson
     from apod.report.facts import CampaignFacts
 
 Which = Literal["base", "selected"]
@@ -301,10 +301,15 @@ def chosen_text(result: Result) -> list[str]:
     elif verification is None:
         said.append("The correction was not verified: the answers that chose it are no test of it.")
     if verification is not None:
-        said.append(f"Put to the test on fresh answers: {verification['words']}")
+        said.append(verification_text(verification))
         return said
     outlook = result["outlook"]
     return said if outlook is None or isinstance(outlook, list) else [*said, confirming_text(outlook)]
+
+
+def verification_text(found: VerificationJson | Verification) -> str:
+    """What fresh answers said of the correction."""
+    return f"Put to the test on fresh answers: {found['words']}"
 
 
 def confirming_text(outlook: ConfirmingJson) -> str:
@@ -384,5 +389,9 @@ def expected_section(facts: CampaignFacts) -> ExpectedSection | None:
         "Every place on the correction's path: gaps in points with 95% intervals, accuracy in percent, on the pool"
     )
     text = expected_sentences(facts["estimate"], facts["strength"])
-    confirming = [confirming_text(facts["confirmation"])] if facts["confirmation"] else []
-    return {"text": [*text, *confirming, NOT_VERIFIED], "table": Table(caption, columns, rows, 1, here)}
+    told = facts["verification"]
+    tested = [] if told is None else [verification_text(told)]
+    if told is None or told["verdict"] == "not verified":
+        tested += [confirming_text(facts["confirmation"])] if facts["confirmation"] else []
+        tested += [NOT_VERIFIED] if told is None else []
+    return {"text": [*text, *tested], "table": Table(caption, columns, rows, 1, here)}

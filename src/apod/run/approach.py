@@ -83,8 +83,11 @@ class Approach(Protocol):
         """Take up the state after the last round saved, and give its record; None where rounds are run again."""
         ...
 
-    def verify(self, count: int, ask: Ask, closed: Sequence[int]) -> list[Answered]:
-        """Try what was chosen on fresh answers, about rows of the training and then the validation part."""
+    def verify(self, count: int, ask: Ask, closed: Sequence[int], checkpoint: Checkpoint | None) -> list[Answered]:
+        """Try what was chosen on fresh answers, about rows of the training and then the validation part.
+
+        It is frozen first, its hash kept in the checkpoint.
+        """
         ...
 
     def finish(self) -> Finished:

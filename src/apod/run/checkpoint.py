@@ -103,6 +103,7 @@ class Checkpoint:
     def __init__(self, folder: Path, key: str) -> None:
         self._state, self._answers, self._key = folder / "state.safetensors", folder / "answers.jsonl", key
         self._last = key  # digest of the last line of answers
+        self._frozen: str | None = None  # fingerprint of the correction that fresh answers verify
 
     def start(self) -> None:
         """Begin anew: forget what an earlier run left in the folder."""
@@ -113,7 +114,19 @@ class Checkpoint:
 
     def keep(self, question: Question, group: int) -> None:
         """Make one answer durable before it is used."""
-        given = {"trajectory": question.trajectory, "row": question.row, "group": group}
+        self._add({"trajectory": question.trajectory, "row": question.row, "group": group})
+
+    def freeze(self, fingerprint: str) -> None:
+        """Note which correction is verified, before anybody is asked to; an error where another was noted before."""
+        if self._frozen is None:
+            self._add({"frozen": fingerprint})
+        elif self._frozen != fingerprint:
+            raise CheckpointError(
+                "The correction to verify is not the one that was frozen before the interruption: resume with the "
+                "versions of apod and its packages that froze it, or run without --resume."
+            )
+
+    def _add(self, given: Line) -> None:
         self._last = line_digest(self._last, given)
         self._write_line(given | {"digest": self._last})
 
@@ -142,13 +155,19 @@ class Checkpoint:
 
     def _chained(self, entries: list[Line]) -> dict[tuple[int, int], int]:
         found: dict[tuple[int, int], int] = {}
+        frozen: list[str] = []
         for entry in entries:
-            given: Line = {name: entry.get(name) for name in ("trajectory", "row", "group")}
+            names = ("frozen",) if "frozen" in entry else ("trajectory", "row", "group")
+            given: Line = {name: entry.get(name) for name in names}
             self._last = line_digest(self._last, given)
             _require(entry == given | {"digest": self._last}, "a line of answers was changed, added or taken away")
+            if "frozen" in given:
+                frozen.append(str(given["frozen"]))
+                continue
             _require(all(type(value) is int for value in given.values()), "an answer is not the number of a group")
             found[given["trajectory"], given["row"]] = given["group"]
-        _require(len(found) == len(entries), "a row was answered twice")
+        _require(len(found) + len(frozen) == len(entries) and len(frozen) < 2, "a row was answered twice")
+        self._frozen = frozen[0] if frozen else None
         return found
 
     def save(self, mitigation: Mitigation, best: BestHeads, record: RecordedHeads) -> None:

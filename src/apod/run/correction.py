@@ -18,7 +18,7 @@ from apod.data.dataset import UNKNOWN, Dataset, IntArray, Split, check_parts, dr
 from apod.data.own import require_column
 from apod.errors import InputError
 from apod.fairness.notions import find_notion
-from apod.method.algorithm1 import Answered, Ask, Question
+from apod.method.algorithm1 import Answered, Ask
 from apod.method.corrected import CorrectedModel, corrected, model_pool
 from apod.method.correction_choice import Limits, affordable
 from apod.method.correction_fit import STRENGTHS, FittedCorrection
@@ -26,10 +26,8 @@ from apod.method.gap_interval import GapEstimate
 from apod.method.group_knowledge import columns_named, contradiction, read_knowledge
 from apod.method.plan import POWER, confirmation
 from apod.method.settings import Settings
-from apod.method.verification import Verified, plan_verification
 from apod.models.model import Fitted, fit_scores, probabilities_of
 from apod.models.standard import CANDIDATES, fit_standard
-from apod.randomness import generator
 from apod.report import result
 from apod.run import record
 from apod.run.approach import Finished, Floats, Heard, label_classes, unseen_groups
@@ -67,8 +65,7 @@ class CorrectionOfModel:
         self.pool = model_pool(self.fitted, parts[0], parts[1], reads, None if known is None else known.read_as)
         self._score, self._columns = score, [str(name) for name in given.columns]
         self.mitigation = self.pool.mitigation(settings, len(dataset.group_names), seed, dataset.key, known)
-        self._verified: Verified | None = None
-        self._frozen = ""
+        self._frozen = ""  # fingerprint of the correction that was verified
         test = self.split.test
         self._test = self.pool.scored.score(given.iloc[test], None if score is None else seen.iloc[test])
         self._measured = record.Measured(self.dataset, test, find_notion(settings.notion), seed)
@@ -100,7 +97,7 @@ class CorrectionOfModel:
 
     def round_entry(self) -> result.RoundByApproach:
         """The path of the leading correction, the subgroups, and what the answers say of the gap."""
-        found, points = self.mitigation.fitted, self._measured.curve(self._decided())
+        points = self._measured.curve(self._decided())
         strength, test = self._strengths[self.selected], points[self.selected]
         return {
             "curve": [
@@ -118,7 +115,7 @@ class CorrectionOfModel:
                 "strength": strength,
                 "round": self.mitigation.round - 1,
                 "test": record.tested(test),
-                "reason": NOBODY if found is None else found.reason,
+                "reason": self.mitigation.reason or NOBODY,
                 "outlook": None,
                 "withheld": None,
             },
@@ -161,38 +158,22 @@ class CorrectionOfModel:
     def load(self, checkpoint: Checkpoint, heard: Heard, record: Recorded) -> None:
         """Nothing: rounds are run again with the answers already heard, and give the same to the bit."""
 
-    def verify(self, count: int, ask: Ask, closed: Sequence[int]) -> list[Answered]:
+    def verify(self, count: int, ask: Ask, closed: Sequence[int], checkpoint: Checkpoint | None) -> list[Answered]:
         """Try the correction on fresh answers about people whose decision it changes, and keep what passes.
 
         Rows count from the training part on into the validation part; nobody is asked about `closed`. No answers where
         there is no correction to try.
         """
-        found, mitigation = self.mitigation.fitted, self.mitigation
-        planned = None if found is None else plan_verification(found)
-        if planned is None:
-            return []
-        askable = np.ones(len(mitigation.population), dtype=np.bool_)
-        askable[[*mitigation.answers[0].rows, *closed]] = False
-        rng = generator(self._seed, "verify", self.dataset.key)
-        questions = [
-            Question(VERIFYING, mitigation.round, choice, "verification")
-            for choice in planned.draw(count, askable, rng)
-        ]
-        heard = [Answered(question, ask(question)) for question in questions]
-        told = np.eye(len(self.dataset.group_names))
-        fresh = {one.question.row: told[one.group] for one in heard if one.group != UNKNOWN}
-        self._verified = planned.judge(fresh)
-        place = (
-            int(np.searchsorted(STRENGTHS, self._verified.strength))
-            if self._verified.strength
-            else planned.frozen.place
-        )
-        mitigation.settle(replace(planned.frozen, place=place), fresh, applied=self._verified.strength > 0)
-        self._frozen = planned.fingerprint
-        return heard
+
+        def note(fingerprint: str) -> None:
+            self._frozen = fingerprint
+            if checkpoint is not None:
+                checkpoint.freeze(fingerprint)
+
+        return self.mitigation.verify(ask, count, closed, VERIFYING, note)
 
     def _verification(self) -> result.Verification | None:
-        found = self._verified
+        found = self.mitigation.verified
         if found is None:
             return None
         return {
@@ -201,16 +182,9 @@ class CorrectionOfModel:
             "favourable": found.favourable,
             "needed": found.needed,
             "strength": found.strength,
-            "words": found.words(),
+            "words": found.words(self.dataset.group_names, self.dataset.label_names),
             "fingerprint": self._frozen,
         }
-
-    def _reason(self, found: FittedCorrection | None) -> str:
-        if found is None:
-            return NOBODY
-        if self._verified is not None and self._verified.verdict == "failed":
-            return "The base model is kept: the correction that the answers chose did not pass the test of fresh ones."
-        return found.reason
 
     def finish(self) -> Finished:
         """The path of the leading correction; the base model is selected where none is worth it."""
@@ -233,7 +207,7 @@ class CorrectionOfModel:
             "outlook_withheld": None,
             "bound": None,
         }
-        return Finished(self._decided(), points, self.selected, self._reason(found), 0, facts)
+        return Finished(self._decided(), points, self.selected, self.mitigation.reason or NOBODY, 0, facts)
 
     def _model(self) -> result.Model:
         model = self.fitted.model

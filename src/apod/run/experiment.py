@@ -20,6 +20,7 @@ from apod.data.dataset import UNKNOWN, Dataset, IntArray, check_group_count
 from apod.errors import InputError
 from apod.fairness.criterion import FixedCriterion, parse_criterion
 from apod.files import digest
+from apod.method import checks
 from apod.method.algorithm1 import Answered, Answers, run_rounds
 from apod.method.annotators import Annotator, Interview, RecordedGroups
 from apod.method.checks import answers_allowed
@@ -34,9 +35,6 @@ from apod.run.record import Audited, Measured, audited
 
 if TYPE_CHECKING:
     from apod.method.prepare import Prepared
-
-MOST_VERIFYING = 0.33
-"""Share of the budget that may be kept to verify a correction."""
 
 
 class Listener:
@@ -133,7 +131,7 @@ def run_experiment(
             both = np.concatenate([approach.split.train, approach.split.validation])
             handed_in, blank = _known(dataset, both, annotator)
             verifying = Interview(answer, dataset.group_names, both, heard, keep)
-            recorder.take_verifying(approach.verify(plan.verify, verifying, [*handed_in.rows, *blank]))
+            recorder.take_verifying(approach.verify(plan.verify, verifying, [*handed_in.rows, *blank], saved))
         outcome = _finish(approach, recorder, facts, preset, watch)
         outcome.result["criterion"] = None if criterion is None else criterion.to_dict()
         if plan.verify and outcome.result["verification"] is None:
@@ -201,8 +199,7 @@ def _check(
     audit_share, verify_share = shares
     if not 0 <= audit_share < 1:
         raise InputError(f"The audit share is {audit_share!r}: give a number from 0 (no audit) to below 1, like 0.2.")
-    if not 0 <= verify_share <= MOST_VERIFYING:
-        raise InputError(f"The share to verify by is {verify_share!r}: give a number from 0 to {MOST_VERIFYING}.")
+    checks.verify_share(verify_share)
     if verify_share and not settings.corrects:
         raise InputError("Verified is the correction of a model: leave the body and its preset out, or the share.")
     audits, verifying = (int(share * allowed + 1e-9) for share in shares)

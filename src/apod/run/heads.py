@@ -188,7 +188,7 @@ class HeadsOnBody:
             self._curves = [entry["curve"] for entry in saved["rounds"]]
         return saved
 
-    def verify(self, count: int, ask: Ask, closed: Sequence[int]) -> list[Answered]:
+    def verify(self, count: int, ask: Ask, closed: Sequence[int], checkpoint: Checkpoint | None) -> list[Answered]:
         """Heads are not verified: nothing is asked."""
         return []
 

@@ -133,7 +133,7 @@ class Dashboard {
       drawRounds(data, this.strength);
       drawRates(this.audit, campaign.labels);
     }
-    write(byId("chosen"), [pointText(data.operating), confirmText(data.operating)].filter(Boolean).join(" "));
+    write(byId("chosen"), [pointText(data.operating), verifyText(data.operating), confirmText(data.operating)].filter(Boolean).join(" "));
     show(byId("automatic"), data.chosen !== null);
     show(byId("choose-now"), data.operating === null);
     this.drawAsked(data);
@@ -247,9 +247,14 @@ function pointText(operating) {
   return words(strength === 0 ? "point_kept" : "point_taken", values);
 }
 
+/** What fresh answers say of the correction, where the campaign verifies it. */
+function verifyText(operating) {
+  return operating?.verification ? words("verified", { text: operating.verification.words }) : "";
+}
+
 /** How many fresh answers would confirm the leading correction. */
 function confirmText(operating) {
-  if (!operating?.confirmation) return "";
+  if (!operating?.confirmation || (operating.verification?.asked ?? 0) > 0) return "";
   const { confirming_answers: n, probability } = operating.confirmation;
   return n === null ? words("confirm_never") : words("confirm", { n, probability: percent(probability, 0) });
 }
@@ -270,7 +275,7 @@ function knownGap(audit, operating) {
 function lead(campaign, last, audit, operating) {
   const { answered: answers, budget, by_purpose: purposes, audit_planned: planned, audit_needed: needed } = campaign;
   const asked = purposes.audit ?? 0;
-  const counts = words("lead_counts", { answers, budget, training: purposes.training ?? 0, audit: asked });
+  const counts = words(purposes.verification ? "lead_counts_verifying" : "lead_counts", { answers, budget, training: purposes.training ?? 0, audit: asked, verifying: purposes.verification ?? 0 });
   const values = { audit: asked, planned, needed };
   const { gaps, by, widest } = knownGap(audit, operating);
   let gap;

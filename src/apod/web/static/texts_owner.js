@@ -19,6 +19,7 @@ export const OWNER_TEXTS = {
   state_finished: "ended",
   lead_none: "No model yet. The first answers are about random people of each label; as soon as every group has been named, the pictures appear and then move with each answer.",
   lead_counts: "{answers} of {budget} answers: {training} to train on, {audit} to audit.",
+  lead_counts_verifying: "{answers} of {budget} answers: {training} to train on, {verifying} to verify the correction, {audit} to audit.",
   lead_known: "{known} further groups were handed in at the start, at no cost.",
   lead_gap_none: "The gap between the groups is not known: this campaign was created without an audit, and nothing else measures it.",
   lead_gap_few: "The gap between the groups is not known: it takes about {needed} audit answers to say anything about it, and this campaign plans {planned}.",
@@ -33,6 +34,7 @@ export const OWNER_TEXTS = {
   point_taken: "The classifier of these answers mitigates at strength {strength}. {because}",
   point_owner: "The classifier mitigates at strength {strength}, chosen by you.",
   point_owner_zero: "The classifier changes nothing: strength 0, chosen by you.",
+  verified: "Put to the test on fresh answers: {text}",
   confirm: {
     one: "If it is as it seems, {n} fresh answer about people whose decision it changes would confirm the leading correction with a probability of {probability}.",
     other: "If it is as it seems, {n} fresh answers about people whose decision it changes would confirm the leading correction with a probability of {probability}.",
