@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from apod.audit import audit
+from apod.errors import InputError
 from apod.fairness.metrics import evaluate
 from apod.fairness.notions import MEASURED
 from support.audits import NAMES, answers_of, population
@@ -127,3 +128,65 @@ def test_more_than_two_groups_have_a_spread_instead_of_a_sign() -> None:
     exact = evaluate(people["labels"], people["before"], groups, ("a", "b", "c"))
     assert found.views["m"].gap.value == pytest.approx(exact.gap, abs=5e-3)
     assert not found.views["m"].classical
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_whole_weights_are_rows_that_occur_so_often(name: str) -> None:
+    people = population(600)
+    weights = 1 + np.arange(600) % 3
+    rows = np.repeat(np.arange(600), weights)
+    found = audit(
+        people["labels"], {"m": people["before"]}, people["groups"], NAMES, weights=weights, notion=MEASURED[name]
+    )
+    exact = evaluate(people["labels"][rows], people["before"][rows], people["groups"][rows], NAMES, MEASURED[name])
+    assert found.views["m"].gap.value == pytest.approx(exact.gap, abs=3e-3)
+    assert (
+        found.views["m"].people_per_cell
+        == audit(people["labels"], {"m": people["before"]}, people["groups"], NAMES).views["m"].people_per_cell
+    )
+    assert found.views["m"].bounds.low is None
+    assert any("Rows are weighted" in note for note in found.notes())
+
+
+def test_equal_weights_change_nothing() -> None:
+    people = population(2000)
+    told = answers_of(people, np.random.default_rng(0).choice(2000, 120, replace=False))
+    plain = audit(people["labels"], {"m": people["before"]}, told, NAMES, features=people["x"])
+    same = audit(
+        people["labels"], {"m": people["before"]}, told, NAMES, features=people["x"], weights=np.full(2000, 7.0)
+    )
+    for name in NAMES:
+        for rate in ("tpr", "fpr", "selection_rate", "precision"):
+            one, other = plain.views["m"].groups[name][rate], same.views["m"].groups[name][rate]
+            assert (one.value, one.low, one.high) == pytest.approx((other.value, other.low, other.high), abs=1e-9)
+
+
+def test_weights_that_cannot_be_are_refused() -> None:
+    people = population(50)
+    for weights in (np.full(50, -1.0), np.full(50, np.nan), np.zeros(50)):
+        with pytest.raises(InputError, match=r"weights: give every row|0 in every row"):
+            audit(people["labels"], {"m": people["before"]}, people["groups"], NAMES, weights=weights)
+
+
+@pytest.mark.slow
+def test_weighted_intervals_cover_the_rates_of_the_people_stood_for() -> None:
+    """Weights that go with group and decision: unweighted intervals would miss; 300 audits of 200 answers."""
+    people = population(6000, seed=3)
+    rng = np.random.default_rng(0)
+    weights = rng.exponential(size=6000) * (1 + 2 * people["groups"] + 2 * people["before"] * (1 - people["groups"]))
+    member = np.eye(2)[people["groups"]] * weights[:, None]
+    truth = {}
+    for rate, label in (("tpr", 1), ("fpr", 0)):
+        inside = people["labels"] == label
+        share = (member[inside] * people["before"][inside, None]).sum(0) / member[inside].sum(0)
+        truth[rate] = share[0] - share[1]
+    covered = dict.fromkeys(truth, 0)
+    for seed in range(300):
+        rows = np.random.default_rng(1000 + seed).choice(6000, 200, replace=False)
+        found = audit(
+            people["labels"], {"m": people["before"]}, answers_of(people, rows), NAMES, weights=weights, seed=seed
+        ).views["m"]
+        for rate, value in truth.items():
+            own = found.differences[rate]
+            covered[rate] += own.low <= value <= own.high  # type: ignore[operator]
+    assert all(count >= 0.92 * 300 for count in covered.values()), covered

@@ -162,3 +162,22 @@ def test_numbers_that_mean_nothing_are_refused(file: Path, asked: Path, wrong: t
 def test_a_plan_never_asks_more_people_than_are_left() -> None:
     assert "about 300 more" in plan_text(295, 0.05, 400)
     assert "about 297 more" in plan_text(295, 0.05, 297)
+
+
+def test_a_column_of_weights_weighs_the_audit_and_is_no_feature(file: Path) -> None:
+    frame, people = pd.read_csv(file), population(1500)
+    frame["w"] = 1.0 + people["groups"]
+    frame["group"] = np.array(NAMES)[people["groups"]]
+    frame.to_csv(file, index=False)
+    table = read_audit(file, AuditColumns("hired", ("old",), weight="w"))
+    assert table.described["weight"] == "w"
+    assert "w" not in table.described["features"]
+    assert "w" not in table.people_to_ask(0).columns
+    found = table.audit().views["old"].groups
+    heavy = people["groups"] == 1
+    share = found["b"]["people"].value
+    assert share == pytest.approx(1500 * 2 * heavy.sum() / (1500 + heavy.sum()), rel=1e-3)
+    frame["w"] = np.where(frame.index == 3, -1, 1)
+    frame.to_csv(file, index=False)
+    with pytest.raises(InputError, match="Column 'w' has 1 negative weights: give every row a number from 0 up"):
+        read_audit(file, AuditColumns("hired", ("old",), weight="w"))

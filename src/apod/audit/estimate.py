@@ -23,6 +23,7 @@ from apod.audit.shares import (
     estimate_shares,
 )
 from apod.errors import InputError
+from apod.fairness.counts import effective_number
 from apod.fairness.impact import impact_intervals, impact_ratios
 from apod.fairness.metrics import RATES, RateName
 from apod.fairness.notions import EQUALIZED_ODDS, Notion, SelectionRateRatio
@@ -119,6 +120,7 @@ class Audit:
     views: Mapping[str, ViewAudit]
     change: Change | None
     precision: Precision = field(repr=False)
+    effective: float | None = None  # equally weighted answers that would tell as much; None: nobody is weighted
 
     def plan(self, within: tuple[float, ...] = WITHIN) -> dict[float, int | None]:
         """Further answers that make the differences known within +- so much; None: more than there are people."""
@@ -127,6 +129,11 @@ class Audit:
     def notes(self) -> tuple[str, ...]:
         """What a reader must know besides."""
         found = []
+        if self.effective is not None:
+            found.append(
+                "Rows are weighted: rates and intervals are of the people they stand for, without worst-case bounds; "
+                f"the answers tell as much as {self.effective:.0f} of equal weight."
+            )
         if self.silent:
             found.append(
                 f"{self.silent} people were drawn and gave no answer: the intervals hold if they are like those of the "
@@ -190,6 +197,7 @@ def audit(
     probability: npt.ArrayLike | None = None,
     proxies: npt.ArrayLike | None = None,
     features: npt.ArrayLike | None = None,
+    weights: npt.ArrayLike | None = None,
     notion: Notion = EQUALIZED_ODDS,
     seed: int = 0,
     level: float = 0.95,
@@ -201,12 +209,13 @@ def audit(
     at random; None: all answered rows were drawn at random, everybody with the same chance.
 
     proxies (n, g): P(group), made without the answers drawn at random; or features (n, d), from which they are
-    cross-fitted. Without either the answers stand alone. The gap and the plan are those of the notion. Fewer than
+    cross-fitted. Without either the answers stand alone. weights (n,): how many people each row stands for; rates and
+    intervals are then those of the people stood for. The gap and the plan are those of the notion. Fewer than
     `LEAST_FOR_POINT` answers drawn at random leave intervals without an estimate.
     """
     if not 0 < level < 1:
         raise InputError(f"level is {level}: pass a share between 0 and 1, like 0.95.")
-    people = check_people(labels, predictions, groups, group_names, probability)
+    people = check_people(labels, predictions, groups, group_names, probability, weights)
     if not len(people.drawn):
         raise InputError("Nobody who was drawn at random has answered yet: draw some first (apod audit FILE --draw N).")
     guessed = group_proxies(people, proxies, features, seed)
@@ -224,6 +233,7 @@ def audit(
         views=views,
         change=auditor.change(views) if len(names) > 1 else None,
         precision=auditor.precision(names[0]),
+        effective=None if people.weights is None else effective_number(people.weights[people.drawn]),
     )
     return found if found.drawn >= LEAST_FOR_POINT else found.spans()
 
@@ -265,7 +275,7 @@ class _Auditor:
             power=tuple(float(shares.power[plan.labels == label][0]) for label in (0, 1)),
             residual=tuple(float(shares.residual[plan.labels == label][0]) for label in (0, 1)),
             answers_per_cell=tuple(int(count) for count in shares.answered),
-            people_per_cell=tuple(int(size) for size in cells.sizes),
+            people_per_cell=tuple(plan.rows_per_cell(self.people.known).tolist()),
         )
 
     def change(self, views: Mapping[str, ViewAudit]) -> Change:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from apod.audit.shares import CellAnswers, Cells, FloatArray, components, cross_fitted
 from apod.data.dataset import UNKNOWN, IntArray, check_group_count
 from apod.errors import BudgetError, InputError
-from apod.fairness.counts import binary
+from apod.fairness.counts import binary, checked_weights
 from apod.fairness.notions import EQUALIZED_ODDS, Notion, compared
 from apod.randomness import generator
 
@@ -34,6 +34,7 @@ class People:
     answers: FloatArray  # (n, g) rows sum to 1, or to 0 where there is no answer
     probability: FloatArray  # (n,) of having been drawn; NaN where not drawn at random
     group_names: tuple[str, ...]
+    weights: FloatArray | None = None  # (n,) how many people a row stands for, 1 on average; None: all alike
 
     @property
     def answered(self) -> npt.NDArray[np.bool_]:
@@ -62,6 +63,7 @@ def check_people(
     groups: npt.ArrayLike,
     group_names: Sequence[str],
     probability: npt.ArrayLike | None = None,
+    weights: npt.ArrayLike | None = None,
 ) -> People:
     """Everything of one length, decisions 0 or 1, every draw with a probability."""
     y = binary("labels", labels)
@@ -82,7 +84,9 @@ def check_people(
             raise InputError(f"probability has {chance.size} rows and labels has {len(y)}: pass one per row.")
         if ((chance <= 0) | (chance > 1)).any():
             raise InputError("A probability of having been drawn is above 0 and at most 1: leave others empty.")
-    return People(y, decisions, answers, chance, tuple(group_names))
+    counted = checked_weights("weights", weights, len(y))
+    counted = None if counted is None else counted / counted.mean()
+    return People(y, decisions, answers, chance, tuple(group_names), counted)
 
 
 def _one_hot(groups: npt.NDArray[Any], n_groups: int) -> FloatArray:
@@ -116,6 +120,11 @@ class CellPlan:
         """(c,) the label of each cell."""
         return self.views[0].labels
 
+    def rows_per_cell(self, known: IntArray) -> IntArray:
+        """(c,) rows whose group is not among the known: people, whatever they weigh."""
+        count = len(self.sizes)
+        return np.bincount(self.code, minlength=count) - np.bincount(self.code[known], minlength=count)
+
 
 def cells_of(people: People, names: Sequence[str]) -> CellPlan:
     """The cells of label x the named decisions."""
@@ -123,9 +132,14 @@ def cells_of(people: People, names: Sequence[str]) -> CellPlan:
     for name in names:
         code = code * 2 + people.decisions[name]
     known = people.known
-    certain = np.zeros((count, len(people.group_names)))
-    np.add.at(certain, code[known], people.answers[known])
-    sizes = np.maximum(np.bincount(code, minlength=count) - np.bincount(code[known], minlength=count), 0).astype(float)
+    certain, weights = np.zeros((count, len(people.group_names))), people.weights
+    if weights is None:
+        np.add.at(certain, code[known], people.answers[known])
+        every_one, told = np.bincount(code, minlength=count), np.bincount(code[known], minlength=count)
+    else:
+        np.add.at(certain, code[known], people.answers[known] * weights[known, None])
+        every_one, told = (np.bincount(code[rows], weights[rows], minlength=count) for rows in (slice(None), known))
+    sizes = np.maximum(every_one - told, 0).astype(float)
     every = np.arange(count)
     decisions = [every >> (len(names) - 1 - place) & 1 for place in range(len(names))]
     return CellPlan(code, tuple(Cells(every >> len(names), decision, sizes, certain) for decision in decisions))
@@ -134,17 +148,21 @@ def cells_of(people: People, names: Sequence[str]) -> CellPlan:
 def sample_of(people: People, plan: CellPlan, proxies: FloatArray) -> tuple[CellAnswers, FloatArray]:
     """The answers drawn at random, and per cell the mean proxy of everybody whose group is not known for certain."""
     rows = people.drawn
-    sample = CellAnswers(plan.code[rows], people.answers[rows], proxies[rows], people.probability[rows])
+    weights = people.weights
+    own = None if weights is None else weights[rows]
+    sample = CellAnswers(plan.code[rows], people.answers[rows], proxies[rows], people.probability[rows], own)
     open_ = np.ones(len(plan.code), dtype=bool)
     open_[people.known] = False
-    return sample, cell_means(plan.code[open_], proxies[open_], len(plan.sizes))
+    others = None if weights is None else weights[open_]
+    return sample, cell_means(plan.code[open_], proxies[open_], len(plan.sizes), others)
 
 
-def cell_means(code: IntArray, proxies: FloatArray, count: int) -> FloatArray:
-    """(c, g) mean proxy per cell; even shares where a cell is empty."""
-    sums = np.stack([np.bincount(code, weights=column, minlength=count) for column in proxies.T], axis=1)
-    people = np.bincount(code, minlength=count)[:, None]
-    return np.where(people > 0, sums / np.maximum(people, 1), 1 / proxies.shape[1])
+def cell_means(code: IntArray, proxies: FloatArray, count: int, weights: FloatArray | None = None) -> FloatArray:
+    """(c, g) mean proxy per cell, by weight; even shares where a cell is empty."""
+    counted = np.ones(len(code)) if weights is None else weights
+    sums = np.stack([np.bincount(code, weights=column * counted, minlength=count) for column in proxies.T], axis=1)
+    people = np.bincount(code, weights=weights, minlength=count)[:, None]
+    return np.where(people > 0, sums / np.where(people > 0, people, 1), 1 / proxies.shape[1])
 
 
 @dataclass(frozen=True, eq=False)

@@ -54,6 +54,7 @@ class CellAnswers:
     answers: FloatArray  # (..., n, g) the group answered, one-hot; or how probable each one is
     proxies: FloatArray  # (..., n, g) P(group), made without that person's own answer
     probability: FloatArray  # (..., n) with which each person was drawn
+    weights: FloatArray | None = None  # (..., n) how many people each stands for; None: all alike
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +85,8 @@ def estimate_shares(sample: CellAnswers, sizes: FloatArray, labels: IntArray, ce
     """
     inside = sample.cells[..., None] == np.arange(len(sizes))  # (..., n, c)
     weight = inside / sample.probability[..., None]  # (..., n, c)
+    if sample.weights is not None:
+        weight = weight * sample.weights[..., None]
     total = weight.sum(-2)  # (..., c)
     squared = (weight**2).sum(-2)
     weight = np.swapaxes(weight / np.maximum(total, _TINY)[..., None, :], -1, -2)  # (..., c, n), sums to 1
@@ -106,6 +109,8 @@ def estimate_shares(sample: CellAnswers, sizes: FloatArray, labels: IntArray, ce
     share = share / np.maximum(share.sum(-1, keepdims=True), _TINY)
     # nobody who was drawn with certainty leaves a doubt: the finite population correction
     weights = inside / sample.probability[..., None] ** 2
+    if sample.weights is not None:
+        weights = weights * sample.weights[..., None] ** 2
     unseen = (weights * (1 - sample.probability[..., None])).sum(-2) / np.maximum(weights.sum(-2), _TINY)
     worth = np.where(some, count / np.maximum(residual * unseen, 1e-9), 0.0)
     # what answers of one cell are worth is itself known from these few answers only
@@ -173,6 +178,7 @@ def classical_difference(
     rate, variance = [], []
     for group in (0, 1):
         weight = mine * sample.answers[..., group] / sample.probability
+        weight = weight if sample.weights is None else weight * sample.weights
         total, count = weight.sum(-1), (weight > 0).sum(-1)
         with np.errstate(invalid="ignore", divide="ignore"):
             mean = (weight * decision).sum(-1) / total

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 import numpy as np
 import pandas as pd
@@ -26,7 +26,7 @@ from apod.data.groups import read_groups
 from apod.data.own import Problems, read_labels, require_column
 from apod.data.text_files import RECOGNISED, Dialect
 from apod.errors import InputError
-from apod.fairness.counts import JointCounts, joint_counts
+from apod.fairness.counts import JointCounts, checked_weights, joint_counts
 from apod.fairness.notions import EQUALIZED_ODDS, Notion
 from apod.files import digest
 from apod.randomness import generator
@@ -49,6 +49,7 @@ class AuditColumns:
     id: str | None = None  # column with an id per person; by default one that is called id
     show: tuple[str, ...] | None = None  # columns an annotator needs; None: all but label, predictions and names
     dialect: Dialect = RECOGNISED
+    weight: str | None = None  # column that says how many people a row stands for
 
     @property
     def proxied(self) -> tuple[str, ...]:
@@ -58,7 +59,8 @@ class AuditColumns:
     @property
     def named(self) -> tuple[str, ...]:
         """All columns of the table that were named, the label and the predictions first."""
-        more = (*self.proxied, *(self.features or ()), *self.drop, *([self.id] if self.id else []), *(self.show or ()))
+        alone = [name for name in (self.id, self.weight) if name]
+        more = (*self.proxied, *(self.features or ()), *self.drop, *alone, *(self.show or ()))
         return (self.label, *self.predictions, *more)
 
 
@@ -73,6 +75,7 @@ class DescribedTable(TypedDict):
     features: list[str]
     fingerprint: str
     attribute: str
+    weight: NotRequired[str]  # the column of weights, where there is one
 
 
 UNNAMED: DescribedTable = {
@@ -104,6 +107,7 @@ class AuditTable:
     described: DescribedTable = field(default_factory=lambda: UNNAMED.copy())  # the table in words, for a report
     ids: pd.Series[str] | None = None  # (n,) named as their column
     shown: pd.DataFrame | None = None  # (n, columns) what an annotator needs
+    weights: FloatArray | None = None  # (n,) how many people a row stands for
 
     def audit(self, level: float = 0.95) -> Audit:
         """How unfair the predictions are."""
@@ -115,6 +119,7 @@ class AuditTable:
             probability=self.probability,
             proxies=self.proxies,
             features=self.features,
+            weights=self.weights,
             notion=self.notion,
             seed=self.seed,
             level=level,
@@ -126,7 +131,8 @@ class AuditTable:
         Probabilities are those of the whole sample, earlier draws included: within a cell of label and decisions
         everybody had the same chance.
         """
-        people = check_people(self.labels, self.predictions, self.groups, self.group_names, self.probability)
+        told = self.groups, self.group_names, self.probability, self.weights
+        people = check_people(self.labels, self.predictions, *told)
         plan = cells_of(people, list(self.predictions))
         earlier = np.flatnonzero(~np.isnan(people.probability))
         _refuse_uneven(plan, people, earlier)
@@ -207,11 +213,18 @@ def read_audit(
     }
     ids = problems.collect(lambda: ids_of(frame, said.id))
     features = problems.collect(lambda: _features(frame, said))
+    weights = problems.collect(lambda: _weights(frame, said))
     problems.settle(path.name)
     assert labels is not None
     group, chance = _answer_columns(frame, said, answers, ids)
     codes, group_names = _groups(group, said)
-    shown = shown_columns(frame, said.show, [*said.named[: 1 + len(said.predictions)], *said.proxied, said.group])
+    kept = [
+        *said.named[: 1 + len(said.predictions)],
+        *said.proxied,
+        said.group,
+        *([said.weight] if said.weight else []),
+    ]
+    shown = shown_columns(frame, said.show, kept)
     return AuditTable(
         labels=labels.codes,
         predictions={name: found for name, found in predictions.items() if found is not None},
@@ -225,12 +238,30 @@ def read_audit(
         described=_described(path, frame, said, labels, features[0] if features is not None else []),
         ids=ids,
         shown=frame[[name for name in shown if name != said.probability]],
+        weights=weights,
+    )
+
+
+def _weights(frame: pd.DataFrame, said: AuditColumns) -> FloatArray | None:
+    if said.weight is None:
+        return None
+    return checked_weights(
+        f"Column {said.weight!r}", read_numbers(said.weight, frame[said.weight], said.dialect), len(frame)
     )
 
 
 def _features(frame: pd.DataFrame, said: AuditColumns) -> tuple[list[str], FloatArray]:
     """The columns that groups are guessed from, and what they are to a proxy; none where proxies are given."""
-    used = {said.label, said.group, said.probability, *said.predictions, *said.proxied, *said.drop, said.id}
+    used = {
+        said.label,
+        said.group,
+        said.probability,
+        *said.predictions,
+        *said.proxied,
+        *said.drop,
+        said.id,
+        said.weight,
+    }
     wanted = [str(name) for name in frame.columns if name not in used] if said.features is None else said.features
     if said.proxied or not wanted:
         return [], np.empty((len(frame), 0))
@@ -244,7 +275,7 @@ def _described(
     """What an audit is of: the file, its label, a fingerprint of all but the groups."""
     kept = frame.drop(columns=[name for name in (said.group, said.probability) if name in frame.columns])
     cells = pd.util.hash_pandas_object(kept.astype(str), index=False).to_numpy()
-    return {
+    described: DescribedTable = {
         "file": path.name,
         "rows": len(frame),
         "label": said.label,
@@ -254,6 +285,9 @@ def _described(
         "fingerprint": digest(json.dumps(list(kept.columns)), cells, size=8),
         "attribute": said.group,
     }
+    if said.weight is not None:
+        described["weight"] = said.weight
+    return described
 
 
 def _answer_columns(

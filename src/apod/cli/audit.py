@@ -57,6 +57,7 @@ def audit(
     notion: str = typer.Option(
         "equalized_odds", help="Whose gap: as in apod run, predictive_parity or selection_rate_ratio."
     ),
+    weight: str | None = typer.Option(None, help="Column that says how many people a row stands for (survey weights)."),
     sep: str | None = SEP,
     decimal: str | None = DECIMAL,
     encoding: str | None = ENCODING,
@@ -87,6 +88,7 @@ def audit(
         id=id_column,
         show=tuple(words(show)) if show is not None else None,
         dialect=dialect(sep, decimal, encoding),
+        weight=weight,
     )
     found = read_audit(table, said, answers, seed, find_notion(notion))
     if draw:

@@ -48,12 +48,21 @@ class Stated:
     decided_by: str = NOT_STATED
 
 
+def _refuse_weights(column: str | None) -> None:
+    if column is not None:
+        raise InputError(
+            f"Evidence is recomputed from counts of people, and these are weighted by {column!r}: hand in the report, "
+            "or do without --weight."
+        )
+
+
 def evidence_of_run(result: Unchecked, stated: Stated, files: Mapping[str, str]) -> Evidence:
     """From result.json; `files` are the hashes of the run's files by name."""
     if "vanilla" not in result:
         raise InputError("This run has not ended yet: finish it with --resume, then write its evidence.")
     if "joint_counts" not in result:
         raise InputError("This result was written before evidence could be: run again with this version.")
+    _refuse_weights(result["data"].get("weight"))
     names, seed, key = result["group_names"], result["seed"], result["data"]["key"]
     table = joint_table(result["joint_counts"]["groups"], result["joint_counts"]["unknown"])
     whole = findings(table, names, result["notion"], seed, key, "groups on record, test part")
@@ -119,6 +128,7 @@ def evidence_of_audit(facts: Unchecked, stated: Stated, files: Mapping[str, str]
     """From what `apod audit --result` writes."""
     if "joint_counts" not in facts:
         raise InputError("This audit was written before evidence could be: audit again with this version.")
+    _refuse_weights(facts["table"].get("weight"))
     names, described, seed = facts["group_names"], facts["table"], facts["seed"]
     table = joint_table(facts["joint_counts"]["groups"], facts["joint_counts"]["unknown"])
     alike = facts["drawn_alike"] or not table[-1].any()

@@ -156,6 +156,11 @@ def checked_weights(name: str, weights: Any, n: int) -> npt.NDArray[np.float64] 
     return found
 
 
+def effective_number(weights: npt.NDArray[np.float64]) -> float:
+    """How many equally weighted people would tell as much (Kish)."""
+    return float(weights.sum() ** 2 / (weights**2).sum()) if weights.any() else 0.0
+
+
 def binary(name: str, values: npt.ArrayLike) -> npt.NDArray[Any]:
     """The values as integers or booleans; an error unless each is 0 or 1."""
     array = np.asarray(values)
