@@ -177,13 +177,14 @@ def keep_base(task: str, seed: int, told: argparse.Namespace) -> None:
     encoder = TableEncoder().fit(dataset.features.iloc[split.train])
     found = enumerate(encoder.embedded_blocks())
     blocks = {f"embedded.{at}": np.array([block.places, block.deviations]) for at, block in found}
-    plain = [column for column in dataset.features if column not in _embedded(dataset.features.columns)]
+    embedded = _embedded(dataset.features.columns.tolist())
+    plain = [column for column in dataset.features if column not in embedded]
     without = {"without": _accuracy(dataset, plain, split, seed)} if plain else {}
     write(file, fitted_base(dataset, split, encoder.transform(dataset.features), seed) | blocks | without)
 
 
-def _embedded(names: Any) -> set[str]:
-    return {names[at] for block in embedded_blocks(list(names)) for at in block}
+def _embedded(names: list[str]) -> set[str]:
+    return {names[at] for block in embedded_blocks(names) for at in block}
 
 
 def _accuracy(dataset: Dataset, columns: list[str], split: Split, seed: int) -> float:
