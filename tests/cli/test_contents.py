@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import json
 import re
 import zipfile
@@ -78,6 +80,28 @@ def test_pictures_of_a_folder_get_a_report_and_a_classifier_that_reads_those_of_
     assert done.returncode == 0, done.stderr
     scored = pd.read_csv(tmp_path / "scored.csv")
     assert (scored["base"] == pd.read_csv(faces / "labels.csv")["wavy"]).mean() > 0.8
+
+
+def test_the_report_shows_pictures_of_those_asked_about_only_when_it_is_told_to(faces: Path, tmp_path: Path) -> None:
+    words = ("faces", "--labels", "labels.csv", *SIZE)
+    run(faces, tmp_path / "plain", *words)
+    plain = (tmp_path / "plain" / "report.html").read_text()
+    assert "<img" not in plain
+    assert "img-src" not in plain
+    result = run(faces, tmp_path / "shown", *words, "--thumbnails")
+    page = (tmp_path / "shown" / "report.html").read_text()
+    asked = [answer["row"] for answer in result["answers"]]  # type: ignore[index, attr-defined]
+    assert [int(row) for row in re.findall(r'alt="Picture of row (\d+)"', page)] == asked
+    assert "img-src data:" in page
+    for row, data in zip(asked, re.findall(r"data:image/jpeg;base64,([^\"]+)", page), strict=True):
+        with (
+            Image.open(io.BytesIO(base64.b64decode(data))) as small,
+            Image.open(faces / "faces" / f"{row:03}.png") as own,
+        ):
+            assert abs(np.asarray(small.convert("L")).mean() - np.asarray(own).mean()) < 8
+    done = apod("run", "labels.csv", "--label", "wavy", "--sensitive", "group", "--thumbnails", folder=faces)
+    assert done.returncode != 0
+    assert "There are no pictures to show: leave --thumbnails out." in done.stderr
 
 
 @pytest.mark.parametrize("place", ["faces", "faces.zip", "people.parquet"])

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from apod.data.decoding import MOST_PIXELS, decode_picture
+from apod.data.decoding import MOST_PIXELS, decode_picture, thumbnail
 from apod.errors import InputError
 
 SIZE = (16, 24)
@@ -103,3 +103,19 @@ def test_a_large_jpeg_is_read_whole() -> None:
 def test_what_is_no_usable_picture_is_refused_with_the_reason(data: bytes, why: str) -> None:
     with pytest.raises(InputError, match=why):
         decode_picture(data, SIZE)
+
+
+def test_a_thumbnail_keeps_proportions_and_nothing_that_its_file_said() -> None:
+    picture, about = Image.new("RGB", (400, 200), (200, 100, 50)), Image.Exif()
+    about[0x0112], about[0x010E] = 6, "at home"  # turned by a quarter; a description
+    small = thumbnail(saved(picture, "JPEG", exif=about), side=96)
+    with Image.open(io.BytesIO(small)) as found:
+        assert found.size == (48, 96)
+        assert not found.getexif()
+        np.testing.assert_allclose(found.getpixel((20, 50)), (200, 100, 50), atol=6)
+    assert b"at home" not in small
+
+
+def test_a_bomb_has_no_thumbnail() -> None:
+    with pytest.raises(InputError, match="more than"):
+        thumbnail(bomb(8000, 8000))

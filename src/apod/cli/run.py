@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -89,6 +90,9 @@ def run(
     picture_size: str | None = PICTURE_SIZE,
     skip_bad: bool = SKIP_BAD,
     no_embed_cache: bool = NO_CACHE,
+    thumbnails: bool = typer.Option(
+        False, "--thumbnails", help="Show the pictures of those asked about in the report; they are personal data."
+    ),
     *,
     settings: Mapping[str, Any],
     split: str | None = typer.Option(None, help="Training, validation and test shares, e.g. 0.25,0.25,0.5."),
@@ -137,6 +141,8 @@ def run(
     )
     names = embedder_names(embed, text_embed, picture_size)
     data = _load(dataset, said, data_dir, _split(split), chosen.body, labels)
+    if thumbnails and not any(content.kind == "picture" for content in data.contents):
+        raise InputError("There are no pictures to show: leave --thumbnails out.")
     if plan:
         from apod.cli.progress import TerminalListener
 
@@ -153,6 +159,7 @@ def run(
     _check_folder(folder, resume, asks_a_person=asks)
 
     from apod.cli.progress import TerminalListener
+    from apod.models.content_columns import picture_thumbnails
     from apod.run import run_experiment
     from apod.run.correction import without_score
     from apod.run.files import fix_criterion, write_outcome
@@ -161,6 +168,7 @@ def run(
     if criterion is not None:
         parse_criterion(criterion).check_attribute(data.attribute)
     fixed = fix_criterion(folder, criterion, resume)
+    shown = partial(picture_thumbnails, data) if thumbnails else None  # of pictures before they are embedded
     listener = TerminalListener(quiet=asks)
     try:
         with listener:
@@ -187,7 +195,7 @@ def run(
                 other = run_experiment(seen, against, seed=seed, budget=budget, preset=str(compare))
                 outcome.result["compared"] = compared(other.result)
             listener.stage("Writing the report")
-            report = write_outcome(outcome, folder, contents)
+            report = write_outcome(outcome, folder, contents, shown)
     except KeyboardInterrupt:
         kept = (folder / "checkpoint" / "answers.jsonl").exists()
         then = "All answers are kept: run the same command with --resume." if kept else "Nothing was asked yet."

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import io
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -28,19 +30,44 @@ def decode_picture(data: bytes, size: tuple[int, int]) -> Pixels:
     image = _pillow()
     if not data:
         raise InputError("it is empty")
+    with _decoding(), image.open(io.BytesIO(data), formats=FORMATS) as picture:
+        _check_sides(*picture.size)
+        picture.draft("RGB", (2 * size[0], 2 * size[1]))  # a large JPEG is decoded at a fraction of its size
+        return np.asarray(_upright(picture).resize(size, image.Resampling.BILINEAR, reducing_gap=3.0))
+
+
+@contextmanager
+def _decoding() -> Iterator[None]:
+    """Whatever Pillow raises, as an InputError with what is wrong."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # sizes are checked below, and damaged EXIF matters to nobody
-            with image.open(io.BytesIO(data), formats=FORMATS) as picture:
-                _check_sides(*picture.size)
-                picture.draft("RGB", (2 * size[0], 2 * size[1]))  # a large JPEG is decoded at a fraction of its size
-                return np.asarray(_upright(picture).resize(size, image.Resampling.BILINEAR, reducing_gap=3.0))
+            warnings.simplefilter("ignore")  # sizes are checked, and damaged EXIF matters to nobody
+            yield
     except InputError:
         raise
-    except image.DecompressionBombError:
+    except _pillow().DecompressionBombError:
         raise InputError("it has too many pixels") from None
     except (OSError, SyntaxError, ValueError, TypeError, EOFError, IndexError, KeyError, OverflowError, MemoryError):
         raise InputError("it does not decode: no picture, or cut off") from None
+
+
+def thumbnail(data: bytes, side: int = 96) -> bytes:
+    """The picture as a small JPEG, upright, in its proportions, without what its file says besides (place, time)."""
+    image, file = _pillow(), io.BytesIO()
+    pixels = decode_picture(data, _within(data, side))
+    image.fromarray(pixels).save(file, "JPEG", quality=80)
+    return file.getvalue()
+
+
+def _within(data: bytes, side: int) -> tuple[int, int]:
+    """Width and height of the upright picture, the longer of them `side`."""
+    from PIL import ImageOps
+
+    with _decoding(), _pillow().open(io.BytesIO(data), formats=FORMATS) as picture:
+        _check_sides(*picture.size)
+        width, height = ImageOps.exif_transpose(picture).size
+    longer = max(width, height)
+    return max(1, round(side * width / longer)), max(1, round(side * height / longer))
 
 
 def _check_sides(width: int, height: int) -> None:

@@ -6,6 +6,7 @@ Each content column NAME becomes NAME.0, NAME.1, ... beside the ordinary columns
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import pandas as pd
 
 from apod.data.contents import Content, Inline, Kind
 from apod.data.dataset import Dataset, IntArray
+from apod.data.decoding import thumbnail
 from apod.errors import InputError
 from apod.files import Unchecked
 from apod.models.embedder import Embedder, EmbedderNames
@@ -120,6 +122,18 @@ def _shown(dataset: Dataset) -> pd.DataFrame:
         cells, names = content.cells, [content.cells.name(row) for row in range(len(content.cells))]
         shown[content.column] = cells.texts() if content.kind == "text" and isinstance(cells, Inline) else names
     return shown
+
+
+def picture_thumbnails(dataset: Dataset, rows: Sequence[int]) -> dict[int, bytes]:
+    """Small pictures of these rows of the source file, of a dataset before it is embedded; without those unusable."""
+    place = {int(row): at for at, row in enumerate(dataset.rows)}
+    content = next(content for content in dataset.contents if content.kind == "picture")
+    found = {}
+    with content.cells.opened() as read:
+        for row in rows:
+            with suppress(InputError):  # it was embedded: it can only have gone since
+                found[row] = thumbnail(read(place[row]))
+    return found
 
 
 def _opened(content: Content, names: EmbedderNames, learn_from: IntArray | None) -> EmbeddedColumn:

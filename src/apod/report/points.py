@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import base64
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -73,6 +74,14 @@ class Pictures:
 
     map: Map | None = None
     plane: Plane | None = None
+    thumbnails: Mapping[int, bytes] = field(
+        default_factory=dict
+    )  # row in the file -> JPEG; only where the user said so
+
+    def encoded_thumbnails(self, rows: Sequence[int]) -> list[tuple[int, str]]:
+        """Rows and their small pictures in base64, in this order, without rows that have none."""
+        known = [row for row in rows if row in self.thumbnails]
+        return [(row, base64.b64encode(self.thumbnails[row]).decode()) for row in known]
 
 
 MOST_PEOPLE = 700

@@ -287,6 +287,7 @@ def _asked(result: Result, pictures: Pictures) -> dict[str, object]:
         "plane": [] if pictures.plane is None else plane_charts(result, pictures.plane),
         "random": pictures.plane is not None and pictures.plane.random is not None,
         "legend": _legend(result, answers),
+        "thumbnails": pictures.encoded_thumbnails([answer["row"] for answer in answers]),
     }
 
 
@@ -364,11 +365,12 @@ def render_report(result: Result, pictures: Pictures | None = None) -> str:
     version = result.get("schema_version")
     if version != SCHEMA_VERSION:
         raise InputError(f"This result has schema_version {version!r}: the report reads version {SCHEMA_VERSION}.")
-    return fill("template.html", page(result, pictures or Pictures()))
+    own = pictures or Pictures()
+    return fill("template.html", page(result, own), images=bool(own.thumbnails))
 
 
-def fill(template: str, variables: Mapping[str, object]) -> str:
-    """A page from a template of this package, self-contained and closed to the network."""
+def fill(template: str, variables: Mapping[str, object], images: bool = False) -> str:
+    """A page from a template of this package, self-contained and closed to the network; `images`: has some inside."""
     style, script = _asset("style.css"), _asset("tips.js")
     environment = Environment(
         loader=PackageLoader("apod.report", ""),
@@ -381,7 +383,7 @@ def fill(template: str, variables: Mapping[str, object]) -> str:
         **variables,
         style=Markup(style),
         script=Markup(script),
-        policy=_policy(script),
+        policy=_policy(script, images),
     )
 
 
@@ -389,8 +391,9 @@ def _asset(name: str) -> str:
     return resources.files("apod.report").joinpath(name).read_text(encoding="utf-8")
 
 
-def _policy(script: str) -> str:
+def _policy(script: str, images: bool) -> str:
     """Content security policy: no connection at all, no script but ours. Even an escaping slip could run nothing."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     allowed = f"style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+    allowed += "; img-src data:" if images else ""
     return f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'"

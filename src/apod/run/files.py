@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -157,17 +159,26 @@ def fix_criterion(folder: Path, text: str | None, resume: bool) -> FixedCriterio
     return found
 
 
-def write_outcome(outcome: Outcome, folder: Path, contents: ContentColumns | None = None) -> Path:
+def write_outcome(
+    outcome: Outcome,
+    folder: Path,
+    contents: ContentColumns | None = None,
+    thumbnails: Callable[[Sequence[int]], Mapping[int, bytes]] | None = None,
+) -> Path:
     """Write result.json, report.html and the classifier; gives the path of the report.
 
-    contents: what embedded the table's pictures and texts; the classifier keeps it for new people.
+    contents: what embedded the table's pictures and texts; the classifier keeps it for new people · thumbnails: gives
+    small pictures of rows, for a report that shows those who were asked about.
     """
     start, timing = time.perf_counter(), outcome.result["timing"]
     folder.mkdir(parents=True, exist_ok=True)
     _write_classifier(outcome, folder / CLASSIFIER, contents)
     _write_result(outcome, folder)  # first: whatever happens while drawing, the result is there
     report = folder / "report.html"
-    write_private(report, render_report(outcome.result, draw_pictures(outcome)).encode())
+    drawn = draw_pictures(outcome)
+    if thumbnails is not None:
+        drawn = replace(drawn, thumbnails=thumbnails([answer["row"] for answer in outcome.result["answers"]]))
+    write_private(report, render_report(outcome.result, drawn).encode())
     seconds = round(time.perf_counter() - start, 3)
     timing |= {"report_seconds": seconds, "total_seconds": round(timing["total_seconds"] + seconds, 3)}
     _write_result(outcome, folder)
