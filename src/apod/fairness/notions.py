@@ -367,7 +367,13 @@ def extremes(rate: FloatArray, *, skip_undefined: bool = False) -> tuple[FloatAr
 
 def spread(rate: FloatArray, *, skip_undefined: bool = False) -> FloatArray:
     """Highest minus lowest group's rate: (..., G) -> (...)."""
-    if rate.shape[-1] == 2:  # the same to the bit, many times as fast
+    groups = rate.shape[-1]
+    if groups == 2:  # the same to the bit, many times as fast
         return np.abs(rate[..., 0] - rate[..., 1])
+    if groups > 2 and not skip_undefined:  # so too: a group without a rate makes all of it NaN
+        low = high = rate[..., 0]
+        for group in range(1, groups):
+            low, high = np.minimum(low, rate[..., group]), np.maximum(high, rate[..., group])
+        return np.asarray(high - low)
     low, high = extremes(rate, skip_undefined=skip_undefined)
     return high - low

@@ -7,7 +7,7 @@ continuous in the strength and cross the model's threshold exactly where the cor
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -20,9 +20,11 @@ from apod.data.encode import ReadAs
 from apod.errors import InputError
 from apod.fairness.notions import find_notion
 from apod.heads.correction import Correction
+from apod.method.attributes import FittedAttributes
 from apod.method.correction_choice import Limits
 from apod.method.correction_fit import STRENGTHS, FittedCorrection
 from apod.method.group_knowledge import GroupKnowledge
+from apod.method.joint import Pair, crossed_members
 from apod.method.model_mitigation import ModelMitigation
 from apod.method.posterior import BLOCK, Reader
 from apod.method.settings import Settings
@@ -35,10 +37,16 @@ IntArray = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class GuessedGroups:
-    """f_a of x alone, as bias scores read it: one weight vector per group but the last, no draws."""
+    """f_a of x alone, as bias scores read it: one weight vector per group but the last, no draws.
+
+    Of several attributes the weights are stacked; what is read are their groups side by side and, where intersections
+    count, these besides.
+    """
 
     reader: Reader
-    weights: Floats  # (G - 1, p + 1)
+    weights: Floats  # (G - 1, p + 1); of several attributes one below the other
+    sizes: tuple[int, ...] = ()  # how many groups every attribute has; empty: one attribute
+    associations: Mapping[Pair, Floats] | None = None  # what goes with what, where intersections count
 
     def members(self, inputs: npt.NDArray[np.floating]) -> Floats:
         """(n, G) P(group | x); a row's are the same whoever else is there, to the last bit."""
@@ -47,7 +55,16 @@ class GuessedGroups:
             away = inputs[start : start + BLOCK] - self.reader.centre
             for group, slope in enumerate(self._slopes):
                 logits[start : start + BLOCK, group] = (away * slope).sum(axis=1) + self.weights[group, -1]
-        return np.asarray(softmax(logits, axis=1))
+        if not self.sizes:
+            return np.asarray(softmax(logits, axis=1))
+        ends = np.cumsum([size - 1 for size in self.sizes])
+        each = np.split(logits[:, :-1], ends[:-1], axis=1)
+        found = [np.asarray(softmax(np.column_stack([own, np.zeros(len(own))]), axis=1)) for own in each]
+        return np.concatenate(found if self.associations is None else [*found, self._crossed(found)], axis=1)
+
+    def _crossed(self, members: Sequence[Floats]) -> Floats:
+        assert self.associations is not None
+        return crossed_members(members, self.associations)
 
     @cached_property
     def _slopes(self) -> Floats:
@@ -115,6 +132,9 @@ def corrected(scored: ScoredModel, fitted: FittedCorrection | None) -> Corrected
     if fitted is None:
         return CorrectedModel(scored, None, None)
     groups = GuessedGroups(fitted.population.reader, fitted.weights)
+    if isinstance(fitted, FittedAttributes):
+        associations = None if fitted.crossed is None else fitted.associations
+        groups = GuessedGroups(fitted.population.reader, fitted.stacked_weights, fitted.sizes, associations)
     return CorrectedModel(scored, groups, fitted.correction, fitted.strength)
 
 

@@ -165,6 +165,11 @@ class FittedCorrection:
         return Correction(self.scores, self.directions[self.chosen.direction], self.population.cut)
 
     @property
+    def verified_by(self) -> FittedCorrection:
+        """Whose groups say whom a change is for: of several attributes, the one that it does most for."""
+        return self
+
+    @property
     def strength(self) -> float:
         """The strength in use; 0 where the base model is kept."""
         return float(STRENGTHS[self.chosen.strength]) if self.chosen.applied else 0.0
@@ -267,13 +272,13 @@ def fit_correction(
 
 
 def sample_population(
-    population: Population, answers: Mapping[int, Floats], seed: int, kept: int = KEPT
+    population: Population, answers: Mapping[int, Floats], seed: int, kept: int = KEPT, quick: bool = False
 ) -> tuple[IntArray, Floats, Posterior]:
     """Answered rows in order, their likelihoods (n, G), and the posterior that they leave."""
     rows = np.array(sorted(answers), dtype=np.int64)
-    likelihood = np.array([answers[row] for row in rows.tolist()])
+    likelihood = np.array([answers[row] for row in rows.tolist()]).reshape(-1, population.n_groups)
     people, told = take(population.people, rows), (population.prior, population.means, population.told)
-    return rows, likelihood, sample(population.reader, people, rows, likelihood, seed, kept, *told)
+    return rows, likelihood, sample(population.reader, people, rows, likelihood, seed, kept, *told, quick=quick)
 
 
 def judge(

@@ -163,6 +163,7 @@ class Confirmation:
 
 def confirmation(fitted: FittedCorrection) -> Confirmation:
     """How many fresh answers would confirm the correction that leads now, applied or not, if it is as it seems."""
+    fitted = fitted.verified_by
     changes = leading_changes(fitted)
     if not len(changes.rows):
         return Confirmation(float("nan"), float("nan"), None)

@@ -37,6 +37,7 @@ COVARIANCE_ROWS = 20_000
 MANY_ANSWERS = 2000
 """From here on draws are normal around the mode instead of exact."""
 BLOCK = 8192
+QUICK_BURN_IN = 16
 
 
 @dataclass(frozen=True)
@@ -198,6 +199,28 @@ class Posterior:
         return np.asarray(self.weights[:, :, : self.reader.ordinary_count + 1].mean(axis=0))
 
 
+class QuickPosterior(Posterior):
+    """The same draws of one of several attributes: memberships of more than two groups come in half the time.
+
+    They are those of `Posterior` up to rounding.
+    """
+
+    def members(self, columns: Matrix) -> npt.NDArray[np.float32]:
+        """(n, D, G) membership probabilities of people, by their `Reader.columns`."""
+        draws, groups = self.versions
+        if groups == 2:
+            return super().members(columns)
+        own = columns.astype(np.float32, copy=False)
+        odds = np.empty((groups, len(columns), draws), dtype=np.float32)
+        for group in range(groups - 1):
+            odds[group] = own @ self.weights[:, group].astype(np.float32).T
+        odds[-1] = 0
+        odds -= np.maximum.reduce(list(odds))  # (n, D)
+        np.exp(odds, out=odds)
+        odds /= np.add.reduce(list(odds))
+        return np.ascontiguousarray(odds.transpose(1, 2, 0))
+
+
 def memberships(reader: Reader, weights: Floats, inputs: Matrix) -> Floats:
     """(n, G) P(group | x) by `Posterior.score_weights`; needs no label."""
     return ordinary_memberships(reader.ordinary(inputs), weights)
@@ -219,11 +242,13 @@ def sample(
     prior: Prior = DEFAULT_PRIOR,
     means: Floats | None = None,
     told: Told | None = None,
+    quick: bool = False,
 ) -> Posterior:
     """The posterior after these answers: the same whatever their order.
 
     people: those answered about · rows (n,) what they are called, in any order · likelihood (n, G) of each answer given
-    the person's group; one-hot where certain · means (G - 1, p + 5) of the prior · told: what else is known.
+    the person's group; one-hot where certain · means (G - 1, p + 5) of the prior · told: what else is known · quick:
+    shorter chains, for attributes that share the time.
     """
     order = np.argsort(rows, kind="stable")
     columns = reader.columns(people)[order]
@@ -233,6 +258,9 @@ def sample(
     design = Design(columns, variances, logs, means, told, shifted)
     if len(rows) > prior.exact_answers:
         return Posterior(reader, draw_normal_weights(design, likelihood[order], rng, CHAINS * kept))
+    if quick:
+        drawn = draw_weights(design, likelihood[order], rng, kept=kept, burn_in=QUICK_BURN_IN, thin=1, widths_every=4)
+        return QuickPosterior(reader, drawn[0])
     return Posterior(reader, draw_weights(design, likelihood[order], rng, kept=kept)[0])
 
 

@@ -86,8 +86,29 @@ class Informativeness:
         self._past.append((scale, between))
 
 
+class Together:
+    """How much the variances of several attributes' gaps fall by each question, which asks about all of them."""
+
+    def __init__(self, parts: Sequence[Informativeness]) -> None:
+        self._parts = parts
+
+    @property
+    def expected(self) -> int:
+        """How many questions count as answered."""
+        return self._parts[0].expected
+
+    def gains(self) -> Floats:
+        """(n,) the expected falls, summed over the attributes."""
+        return np.asarray(sum(part.gains() for part in self._parts))
+
+    def expect_answer(self, person: int) -> None:
+        """Count this person's question as answered in expectation."""
+        for part in self._parts:
+            part.expect_answer(person)
+
+
 def most_informative(
-    informativeness: Informativeness, askable: BoolArray, count: int, out: Sequence[int] = ()
+    informativeness: Informativeness | Together, askable: BoolArray, count: int, out: Sequence[int] = ()
 ) -> list[int]:
     """The next `count` people to ask about, each given those before it and those already out."""
     for person in out:
@@ -127,7 +148,7 @@ def effective_draws(weights: Floats) -> float:
 RANDOM_SHARE = 0.5
 FIRST_RANDOM = 8
 """So many answers are random whatever the share: without any, draws say nothing about whom to ask."""
-KEPT = 16
+KEPT, QUICK_KEPT = 16, 8
 MOST_EXPECTED = 48
 """So many questions that are out, or chosen in one go, count as answered in expectation; each costs a sweep."""
 JUDGED_ROWS = 20_000
@@ -154,7 +175,7 @@ class Scored:
     """Candidates for a question and how much their answers are expected to tell."""
 
     rows: IntArray  # (c,)
-    informativeness: Informativeness
+    informativeness: Informativeness | Together
 
     def best(self, askable: npt.NDArray[np.bool_]) -> int:
         """The candidate who tells most among those who may be asked about."""
@@ -180,6 +201,7 @@ class Asking:
     seed: int
     random_share: float = RANDOM_SHARE
     handed_in: int = 0  # so many answers are to no question
+    alone: bool = True  # the only attribute
     _answered: dict[int, Floats] = field(default_factory=dict)  # row -> likelihood (G,)
     _refused: set[int] = field(default_factory=set)  # asked about in vain
     _weights: Floats | None = None  # (D,) of the draws
@@ -212,13 +234,13 @@ class Asking:
     ) -> list[Choice]:
         """The next questions; `out` are rows asked about and not answered yet, `barred` those never to be asked."""
         askable = np.ones(self.population.training, dtype=np.bool_)
-        taken = [*self._answered, *self._refused, *out]
+        taken = [*self._taken(), *out]
         askable[[*taken, *barred]] = False
         chosen: list[Choice] = []
         scored: Scored | None = None
         asked = len(taken) - self.handed_in
         for number in range(asked, asked + min(count, int(askable.sum()))):
-            random, before = random_turn(number, self.random_share) if self._answered else (True, number)
+            random, before = random_turn(number, self.random_share) if self._told() else (True, number)
             if random:
                 row, probability = random_of_stratum(self.strata, before, askable, rng)
                 chosen.append(Choice(row, {"rule": RANDOM_RULE, "label": self._label(row)}, probability))
@@ -232,10 +254,26 @@ class Asking:
                 scored.expect(row)
         return chosen
 
+    def _taken(self) -> list[int]:
+        """Whom nobody is asked about again."""
+        return [*self._answered, *self._refused]
+
+    def _told(self) -> bool:
+        """Whether anybody's group is known."""
+        return bool(self._answered)
+
     def _label(self, row: int) -> int:
         return int(self.population.people.labels[row])
 
     def _scored(self, askable: npt.NDArray[np.bool_], out: Sequence[int]) -> Scored:
+        rows, informativeness = self.informative(askable, out)
+        scored = Scored(rows, informativeness)
+        for row in out[-MOST_EXPECTED:]:
+            scored.expect(row)
+        return scored
+
+    def informative(self, askable: npt.NDArray[np.bool_], out: Sequence[int]) -> tuple[IntArray, Informativeness]:
+        """Candidates for a question, and how much their answers are expected to tell of the gap."""
         if self._weights is None or effective_draws(self._weights) < len(self._weights) / 2:
             self._sample()
         assert self._members is not None
@@ -250,18 +288,18 @@ class Asking:
         if len(added):
             rows = np.concatenate([rows, added])
             members = np.concatenate([members, self._by_draw(self._posterior, added)], axis=1)
-        scored = Scored(rows, Informativeness(members, self._targets, self._weights))
-        for row in out[-MOST_EXPECTED:]:
-            scored.expect(row)
-        return scored
+        return rows, Informativeness(members, self._targets, self._weights)
 
     def _sample(self) -> None:
         population = self.population
-        rows, likelihood, posterior = sample_population(population, self._answered, self.seed, KEPT)
+        rows, likelihood, posterior = sample_population(
+            population, self._answered, self.seed, KEPT if self.alone else QUICK_KEPT, quick=not self.alone
+        )
         self._posterior = posterior
         self._candidates = np.arange(population.training)
         if population.training > CANDIDATES:
-            rng = generator(self.seed, "candidates for a question", answers_key(rows, likelihood))
+            key = answers_key(rows, likelihood) if self.alone else "several attributes"  # which have them in common
+            rng = generator(self.seed, "candidates for a question", key)
             self._candidates = np.sort(rng.choice(population.training, CANDIDATES, replace=False))
         self._members = self._by_draw(posterior, self._candidates)
         step = max(1, len(population) // JUDGED_ROWS)
@@ -280,6 +318,45 @@ class Asking:
         if groups == 2:
             return np.asarray(expit(posterior.weights[:, 0].astype(np.float32) @ columns.T))
         return np.ascontiguousarray(posterior.members(columns).transpose(1, 0, 2))
+
+
+@dataclass(eq=False, kw_only=True)
+class AskingAttributes(Asking):
+    """The same for several attributes: a question asks about all of them, and tells something of each gap.
+
+    What is inherited is the first attribute's; `handed_in` counts people of whom all attributes were handed in.
+    """
+
+    further: tuple[Asking, ...]
+    _asked: set[int] = field(default_factory=set)
+
+    def add_answers(self, row: int, likelihoods: Sequence[Floats | None], asked: bool = True) -> None:
+        """Take in what was answered about a person in every attribute, None where that could not be told."""
+        for part, likelihood in zip((self, *self.further), likelihoods, strict=True):
+            if likelihood is not None:
+                part.add_answer(row, likelihood)
+        if asked:
+            self._asked.add(row)
+
+    def forget(self, row: int) -> None:
+        """Take an answer back, in all attributes."""
+        super().forget(row)
+        for part in self.further:
+            part.forget(row)
+        self._asked.discard(row)
+
+    def _taken(self) -> list[int]:
+        return sorted(self._asked)
+
+    def _told(self) -> bool:
+        return any(part._answered for part in (self, *self.further))
+
+    def _scored(self, askable: npt.NDArray[np.bool_], out: Sequence[int]) -> Scored:
+        found = [part.informative(askable, out) for part in (self, *self.further)]
+        scored = Scored(found[0][0], Together([informativeness for _, informativeness in found]))
+        for row in out[-MOST_EXPECTED:]:
+            scored.expect(row)
+        return scored
 
 
 def gap_targets(population: Population, members: npt.NDArray[np.float32], rows: IntArray | slice) -> Floats:

@@ -59,6 +59,7 @@ def draw_weights(
     kept: int = KEPT,
     burn_in: int = BURN_IN,
     thin: int = THIN,
+    widths_every: int = WIDTHS_EVERY,
 ) -> tuple[Floats, IntArray]:
     """(D, G - 1, p) draws of the weights and (D, G - 1) of the place on the grid of widths, D = chains x kept.
 
@@ -83,7 +84,7 @@ def draw_weights(
             compared = (groups == group) | (groups == free)
             omega = random_polyagamma(1.0, logits[group], random_state=rng) * compared  # (C, n)
             residual = ((groups == group) - 0.5) * compared - omega * offsets[group]
-            drawn[:, group], places[group] = step(omega, residual, places[group], sweep % WIDTHS_EVERY == 0, rng)
+            drawn[:, group], places[group] = step(omega, residual, places[group], sweep % widths_every == 0, rng)
             logits[group] = drawn[:, group] @ columns.T + offsets[group]
         if design.told is not None:
             if held is not None:

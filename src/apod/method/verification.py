@@ -170,7 +170,7 @@ def _tallies(changes: Changes, at: IntArray, favourable: BoolArray) -> tuple[Tal
 def plan_verification(fitted: FittedCorrection) -> Verification | None:
     """Freeze the correction that these answers chose; None where the base model is kept."""
     frozen = fitted.freeze()
-    return None if frozen is None else Verification(frozen, leading_changes(fitted))
+    return None if frozen is None else Verification(frozen, leading_changes(fitted.verified_by))
 
 
 def apply_verdict(
