@@ -6,7 +6,7 @@ answers need not know how many attributes there are. What is inherited speaks of
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -16,15 +16,14 @@ import numpy.typing as npt
 from apod.data.dataset import UNKNOWN, answer_codes
 from apod.errors import InputError
 from apod.fairness.notions import Notion
-from apod.method.algorithm1 import Answers, Ask, Question, put
+from apod.method.algorithm1 import Answered, Answers
 from apod.method.attributes import FittedAttributes, FrozenAttributes, fit_attributes
 from apod.method.correction_choice import Limits
 from apod.method.correction_fit import STRENGTHS, Frozen, Population
 from apod.method.model_mitigation import RANDOM_SHARES, ModelMitigation
 from apod.method.questions import Asking, AskingAttributes
-from apod.method.verification import Verified, plan_verification
+from apod.method.verification import Verification, Verified
 from apod.models.scored import Scored
-from apod.randomness import generator
 
 Floats = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -71,9 +70,8 @@ class AttributeMitigation(ModelMitigation):
     @property
     def fitted(self) -> FittedAttributes | None:
         """What the answers of the last refit say; None before anybody's group is known."""
-        return self._fitted_attributes
-
-    _fitted_attributes: FittedAttributes | None = None
+        assert self._fitted is None or isinstance(self._fitted, FittedAttributes)
+        return self._fitted
 
     def answers_of(self, attribute: int) -> Answers:
         """The answers about one attribute, over the same people; UNKNOWN where that could not be told."""
@@ -102,7 +100,8 @@ class AttributeMitigation(ModelMitigation):
     def refit(self) -> None:
         """The correction that all answers so far support."""
         told = self._told()
-        self._fitted_attributes = self._fit(told) if any(told) else None
+        self._fitted = self._fit(told) if any(told) else None
+        self.verified = None
         self.round += 1
 
     def _fit(self, told: Sequence[Likelihoods], frozen: FrozenAttributes | None = None) -> FittedAttributes:
@@ -110,35 +109,24 @@ class AttributeMitigation(ModelMitigation):
             self.populations, told, self.limits, self.seed, intersections=self.intersections, frozen=frozen
         )
 
-    def settle(self, frozen: Frozen, fresh: Mapping[int, Floats], applied: bool) -> None:
-        """Keep a verified correction; fresh answers of several attributes come by `settle_attributes`."""
-        raise NotImplementedError
+    def _conclude(self, plan: Verification, heard: Sequence[Answered]) -> None:
+        """What fresh answers say is judged by the attribute that the correction is expected to do most for."""
+        fitted, fresh = self.fitted, [Likelihoods() for _ in self.sizes]
+        assert fitted is not None
+        for one in heard:
+            for own, size, code in zip(fresh, self.sizes, answer_codes(one.group, self.sizes), strict=True):
+                if code != UNKNOWN:
+                    own[one.question.row] = np.eye(size)[code]
+        self.settle_attributes(plan.frozen, fresh, plan.judge(fresh[fitted.leading_place]))
 
-    def settle_attributes(self, frozen: Frozen, fresh: Sequence[Likelihoods], applied: bool) -> None:
-        """Keep a verified correction, or the model where it is not `applied`; fresh answers train every f_a too."""
+    def settle_attributes(self, frozen: Frozen, fresh: Sequence[Likelihoods], told: Verified) -> None:
+        """Keep a frozen correction as the verdict leaves it; `fresh` answers, per attribute, train every f_a too."""
         assert isinstance(frozen, FrozenAttributes)
-        told = [{**known, **new} for known, new in zip(self._told(), fresh, strict=True)]
-        fitted = self._fit(told, frozen)
-        self._fitted_attributes = fitted if applied else _kept_back(fitted)
-
-    def verify(self, ask: Ask, count: int) -> Verified | None:
-        """Try the chosen correction on so many fresh answers, judged by the attribute it is expected to do most for."""
-        fitted = self._fitted_attributes
-        plan = None if fitted is None else plan_verification(fitted)
-        if plan is None or fitted is None:
-            return None
-        askable = np.arange(len(self.population)) < self.population.training
-        askable[list(self.answers[0].rows)] = False
-        drawn = plan.draw(count, askable, generator(self.seed, "verification", self.key, plan.fingerprint))
-        for choice in drawn:
-            put(self, ask, Question(0, self.round, choice))
-        known = self.likelihoods_of(fitted.leading_place)
-        told = plan.judge({choice.row: known[choice.row] for choice in drawn if choice.row in known})
-        place = plan.frozen.place if told.strength == 0 else int(np.abs(STRENGTHS - told.strength).argmin())
-        frozen = replace(plan.frozen, place=place)
-        self.settle_attributes(frozen, [{} for _ in self.sizes], told.strength > 0)
-        self.round += 1
-        return told
+        place = frozen.place if told.strength == 0 else int(np.abs(STRENGTHS - told.strength).argmin())
+        every = [{**known, **new} for known, new in zip(self._told(), fresh, strict=True)]
+        fitted = self._fit(every, replace(frozen, place=place))
+        self._fitted = fitted if told.strength > 0 else _kept_back(fitted)
+        self.verified = told
 
     def add_answer(self, trajectory: int, row: int, group: int, weight: float = 1.0) -> None:
         """Take in an answer about all attributes, one number; UNKNOWN = none of them could be told."""
@@ -152,7 +140,7 @@ class AttributeMitigation(ModelMitigation):
 
     def membership_of(self, attribute: int, every: int = 1) -> Floats:
         """(n, G) everybody's probable group of an attribute, averaged over every so many-th draw."""
-        size, fitted = self.sizes[attribute], self._fitted_attributes
+        size, fitted = self.sizes[attribute], self.fitted
         if fitted is None:
             return np.full((len(self.population), size), 1 / size)
         known = self.likelihoods_of(attribute)

@@ -26,7 +26,7 @@ from apod.method.group_knowledge import PlacedKnowledge
 from apod.method.posterior import People
 from apod.method.questions import FIRST_RANDOM, RANDOM_SHARE, Asking
 from apod.method.selection import SELECTORS, Choice, Likeness, Scores, View
-from apod.method.verification import FAILED_TEST, Verified, apply_verdict, plan_verification
+from apod.method.verification import FAILED_TEST, Verification, Verified, apply_verdict, plan_verification
 from apod.models.scored import Scored
 from apod.randomness import generator
 
@@ -152,10 +152,13 @@ class ModelMitigation:
         drawn = plan.draw(count, askable, generator(self.seed, "verify", self.key))
         questions = [Question(trajectory, self.round, choice, "verification") for choice in drawn]
         heard = [Answered(question, ask(question)) for question in questions]
+        self._conclude(plan, heard)
+        return heard
+
+    def _conclude(self, plan: Verification, heard: Sequence[Answered]) -> None:
         told = np.eye(self.population.n_groups)
         fresh = {one.question.row: told[one.group] for one in heard if one.group != UNKNOWN}
         self.settle(plan.frozen, fresh, plan.judge(fresh))
-        return heard
 
     def ask(self, k: int = 1, unavailable: Sequence[int] = ()) -> list[Question]:
         """The next k questions; `unavailable` are rows that somebody is being asked about."""
