@@ -89,7 +89,8 @@ def test_labels_of_people_held_out_reach_neither_the_questions_nor_the_classifie
 def test_those_asked_so_far_are_a_random_sample_of_every_cell(tmp_path: Path) -> None:
     campaign = new_campaign(tmp_path, budget=60, share=0.5)
     run(campaign, most=30)
-    order, cells = audit_order(campaign.materials, campaign.engine())
+    found = audit_order(campaign.materials, campaign.engine())
+    order, cells = found.rows, found.cells
     assert sorted(order.tolist()) == campaign.materials.held_out().tolist()
     labels = PEOPLE.labels[order]
     assert np.array_equal(cells // 2, labels)

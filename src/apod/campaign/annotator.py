@@ -189,7 +189,7 @@ class Annotator:
     def answers(self, limit: int = 10) -> list[OwnAnswer]:
         """The annotator's latest answers that stand, the newest first; what was erased is gone from here too."""
         session = self._session
-        number, groups = session.materials.campaign, session.settings.groups
+        number, groups = session.number, session.settings.groups
 
         def look(connection: Connection, state: State, at: int) -> list[tuple[int, OwnAnswer]]:
             mine = [state.answers[act] for act in state.acts.get(self.name, ()) if act in state.answers][-limit:]

@@ -15,7 +15,6 @@ from collections import deque
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -43,6 +42,9 @@ if TYPE_CHECKING:
 
 HELD_OUT = 0.2
 """Share of the rows that is set aside where a campaign has an audit."""
+
+CELLS = 4
+"""Of label and unmitigated decision."""
 
 RULE = "audit, random person of a label and decision"
 
@@ -79,6 +81,18 @@ def held_out_rows(
     return rows
 
 
+def held_out_later(labels: npt.ArrayLike, settings: CampaignSettings, batch: int) -> IntArray:
+    """The same of rows that arrive later, numbered from 0: a fifth of each label, on average where they are few."""
+    codes = np.asarray(labels)
+    rng = generator(settings.seed, "held out", len(codes), batch)
+    parts = [np.empty(0, dtype=np.int64)]
+    for label in (0, 1):
+        mine = np.flatnonzero(codes == label)
+        count = int(HELD_OUT * len(mine) + rng.random())
+        parts.append(rng.permutation(mine)[:count])
+    return np.sort(np.concatenate(parts[:1] if settings.audit_share == 0 else parts)).astype(np.int64)
+
+
 def planned(share: float, budget: int, overlap: int) -> int:
     """How many people the audit asks about with this budget."""
     return int(share * (budget // overlap) + 1e-9)
@@ -100,24 +114,59 @@ def progress(state: State) -> Progress:
     return Progress(len(state.rows) - audit, audit, planned(share, state.budget, state.overlap))
 
 
-def audit_order(materials: Materials, engine: Engine) -> tuple[IntArray, IntArray]:
-    """Held-out rows to ask about, in the order the audit does, and the cell of each; drawn once, then kept."""
+@dataclass(frozen=True, eq=False)
+class AuditOrder:
+    """Held-out rows in the order the audit asks about them, with the cell of each and the batch it arrived in."""
 
-    def draw() -> dict[str, npt.NDArray[np.int64]]:
-        rows = np.setdiff1d(materials.held_out(), materials.known())
-        cells = materials.labels()[rows] * 2
-        if isinstance(engine, Auditable):  # decisions tell cells apart in which rates are measured
-            cells = cells + engine.decisions(None, rows)["before"]
-        order = generator(materials.settings.seed, "audit order", len(rows)).permutation(len(rows))
-        turn = np.empty(len(rows), dtype=np.int64)
-        for cell in np.unique(cells):
-            mine = order[cells[order] == cell]
-            turn[mine] = np.arange(len(mine))
-        sequence = np.lexsort((cells, turn))  # one of every cell, then the next of every cell
-        return {"rows": rows[sequence], "cells": cells[sequence].astype(np.int64)}
+    rows: IntArray
+    cells: IntArray  # label and unmitigated decision, below `CELLS`
+    batches: IntArray
 
-    found = materials.remember("audit order", draw)
-    return found["rows"].astype(np.int64), found["cells"].astype(np.int64)
+    @property
+    def strata(self) -> IntArray:
+        """(n,) of each: those who arrived together, of a cell. However far the audit is, a random sample of each."""
+        return self.batches * CELLS + self.cells
+
+
+def audit_order(materials: Materials, engine: Engine) -> AuditOrder:
+    """The order of the audit, drawn once, then kept; whoever arrives later takes random places in it.
+
+    Within a cell everybody has a place between 0 and 1, those asked about so far the first ones: people who arrive
+    are asked about before others where their place comes before theirs, until the audit has caught up.
+    """
+    drawn = [materials.remember("audit order", lambda: _drawn(materials, engine, 0))]
+    drawn += materials.remember_later("audit order", lambda batch: _drawn(materials, engine, batch))
+    rows, cells = (np.concatenate([one[name] for one in drawn]).astype(np.int64) for name in ("rows", "cells"))
+    batches = np.repeat(np.arange(len(drawn)), [len(one["rows"]) for one in drawn])
+    places = np.empty(len(rows))
+    for stratum in np.unique(batches * CELLS + cells).tolist():
+        mine = np.flatnonzero(batches * CELLS + cells == stratum)
+        places[mine] = np.sort(generator(materials.settings.seed, "audit places", stratum).random(len(mine)))
+    sequence = _taking_turns(cells, np.argsort(places, kind="stable"))
+    return AuditOrder(rows[sequence], cells[sequence], batches[sequence])
+
+
+def _drawn(materials: Materials, engine: Engine, batch: int) -> dict[str, npt.NDArray[np.int64]]:
+    """Rows held out of a batch in random order, cells taking turns."""
+    start, stop = materials.starts[batch : batch + 2]
+    rows = np.setdiff1d(materials.held_out(), materials.known())
+    rows = rows[(rows >= start) & (rows < stop)]
+    cells = materials.labels()[rows] * 2
+    if isinstance(engine, Auditable) and len(rows):  # decisions tell cells apart in which rates are measured
+        cells = cells + engine.decisions(None, rows)["before"]
+    key = (len(rows),) if batch == 0 else (len(rows), batch)
+    order = generator(materials.settings.seed, "audit order", *key).permutation(len(rows))
+    sequence = _taking_turns(cells, order)
+    return {"rows": rows[sequence], "cells": cells[sequence].astype(np.int64)}
+
+
+def _taking_turns(cells: IntArray, order: IntArray) -> IntArray:
+    """Places of `cells`: within a cell in this order; one of every cell, then the next of every cell."""
+    turn = np.empty(len(cells), dtype=np.int64)
+    for cell in np.unique(cells):
+        mine = order[cells[order] == cell]
+        turn[mine] = np.arange(len(mine))
+    return np.lexsort((cells, turn))
 
 
 def audit_proposals(
@@ -126,15 +175,20 @@ def audit_proposals(
     """The next k people of the audit, each with the probability to be among all it asks about."""
     if not len(materials.held_out()) or k < 1:
         return []
-    rows, cells = audit_order(materials, engine)
-    size = np.bincount(cells)
-    taken = np.bincount(cells[: max(so_far.planned, so_far.audit)], minlength=len(size))
-    chance = taken / np.maximum(size, 1)
+    order = audit_order(materials, engine)
+    asked = np.isin(order.rows, list(unavailable))
+    left = np.cumsum(~asked) <= max(0, so_far.planned - so_far.audit)  # of those not asked about, the first ones
+    size = np.bincount(order.strata)
+    chance = np.bincount(order.strata[asked | left], minlength=len(size)) / np.maximum(size, 1)
     names = materials.settings.label_names
-    free = ((row, cell) for row, cell in zip(rows.tolist(), cells.tolist(), strict=True) if row not in unavailable)
     return [
-        Proposal(row, {"rule": RULE, "label": names[cell // 2]}, "audit", float(chance[cell]) or None)
-        for row, cell in islice(free, k)
+        Proposal(
+            int(order.rows[at]),
+            {"rule": RULE, "label": names[order.cells[at] // 2]},
+            "audit",
+            float(chance[order.strata[at]]) or None,
+        )
+        for at in np.flatnonzero(~asked)[:k].tolist()
     ]
 
 
@@ -265,10 +319,17 @@ def _decisions(materials: Materials, classifier: APODClassifier, rows: IntArray)
 def _probability(
     materials: Materials, engine: Engine, rows: IntArray, answered: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.float64]:
-    """Of everybody who answered: the share of their cell that did. However far the campaign is, within a cell those
-    asked about so far are a random sample."""
-    ordered, cells = audit_order(materials, engine)
-    cell = np.zeros(len(rows), dtype=np.int64)  # of those who may be asked about
-    cell[np.searchsorted(rows, ordered)] = cells
-    share = np.bincount(cell[answered], minlength=int(cells.max()) + 1) / np.maximum(np.bincount(cells), 1)
-    return np.where(answered, share[cell], np.nan)
+    """Of everybody who answered: the share that did of those of their cell who arrived together.
+
+    However far the campaign is, those asked about so far are a random sample of them. Of a cell where nobody who
+    arrived together with others answered yet, the share of the cell: until then the others speak for them.
+    """
+    order = audit_order(materials, engine)
+    where = np.searchsorted(rows, order.rows)
+    stratum, cell = (np.zeros(len(rows), dtype=np.int64) for _ in range(2))  # of those who may be asked about
+    stratum[where], cell[where] = order.strata, order.cells
+    size, told = np.bincount(order.strata), np.bincount(stratum[answered], minlength=int(order.strata.max()) + 1)
+    silent = np.unique(np.flatnonzero((size > 0) & (told == 0)) % CELLS)
+    together = told / np.maximum(size, 1)
+    alike = np.bincount(cell[answered], minlength=CELLS) / np.maximum(np.bincount(order.cells, minlength=CELLS), 1)
+    return np.where(answered, np.where(np.isin(cell, silent), alike[cell], together[stratum]), np.nan)

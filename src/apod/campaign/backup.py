@@ -116,7 +116,7 @@ def _add(tar: tarfile.TarFile, name: str, file: IO[bytes]) -> dict[str, object]:
 
 def _dump(session: Session, folder: Path, under_way: ExitStack) -> tuple[Unchecked, dict[str, IO[bytes]]]:
     """The campaign's own row, and its rows of all tables, as they are at one moment."""
-    campaign, found = session.materials.campaign, {}
+    campaign, found = session.number, {}
     with session.store.reading() as connection:
         if session.store.dialect == "postgresql":
             connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))

@@ -1,8 +1,8 @@
 """The model that a campaign keeps and corrects, by everybody's scores: fitted once, then remembered.
 
-It is fitted on the pool, the rows not held out for an audit, which it scores out of fold; people held out are scored by
-the model as it is. The model itself is remembered as plain arrays, for the classifier. Scores that came with the
-campaign, of a model that lives elsewhere, are taken as they are.
+It is fitted on the pool that the campaign began with, the rows not held out for an audit, which it scores out of fold;
+people held out, and rows that arrive later, are scored by the model as it is. The model itself is remembered as plain
+arrays, for the classifier. Scores that came with the campaign, of a model that lives elsewhere, are taken as they are.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from apod.campaign.materials import BASE, FACTS, Materials
-from apod.campaign.pool_rows import part, pool_rows
+from apod.campaign.pool_rows import part, pool_rows, table_encoder
 from apod.classifier.saving_models import Facts, packed_base, saved_base
-from apod.data.encode import TableEncoder
 from apod.errors import InputError
 from apod.method.corrected import ModelPool
 from apod.method.group_knowledge import GroupKnowledge, columns_named, read_knowledge
@@ -63,42 +62,44 @@ class BaseModel:
         columns = [f"x{at}" for at in width] if isinstance(features, np.ndarray) else list(map(str, features.columns))
         model: Model
         if materials.scores() is None:
-            model = self._saved(materials) or fit_base(materials, settings, self.name).model
+            model = _model(materials, settings, self.facts)
         else:
             column = materials.score_column or SCORE
             model, columns = ScoresModel(column, threshold_of(settings)), [*columns, column]
         return replace(self.pool, scored=replace(self.pool.scored, model=model)), columns
 
-    def _saved(self, materials: Materials) -> Model | None:
-        """The model as it was remembered; None where scikit-learn's version did not let it."""
-        arrays = materials.recall(BASE)
-        about = self.facts.get("model")
-        if arrays is None or about is None:
-            return None
-        own = {name: np.asarray(array) for name, array in arrays.items() if name.startswith(SAVED)}
-        return saved_base(about, own, np.array([0, 1]), None)
+
+def _model(materials: Materials, settings: Settings, facts: BaseFacts) -> Model:
+    """The model itself, as it was remembered, or fitted again where scikit-learn's version did not let it."""
+    arrays, about = materials.recall(BASE), facts.get("model")
+    if arrays is None or about is None:
+        return fit_base(materials.original, settings, facts["name"]).model
+    own = {name: np.asarray(array) for name, array in arrays.items() if name.startswith(SAVED)}
+    return saved_base(about, own, np.array([0, 1]), None)
 
 
 def base_model(materials: Materials, settings: Settings) -> BaseModel:
-    """The campaign's model as it was remembered, or else fitted now."""
-    parts = materials.remember(BASE, lambda: _computed(materials, settings))
-    rows, labels = pool_rows(materials), materials.labels()
-    features, training = materials.features(), labels[pool_rows(materials).training]
-    threshold = threshold_of(settings)
+    """The campaign's model as it was remembered, or else fitted now, on the rows that the campaign began with.
+
+    Its calibration and what f_a reads are theirs too; who arrived later is scored by the model as it is.
+    """
+    first = materials.original
+    parts = materials.remember(BASE, lambda: _computed(first, settings))
+    facts: BaseFacts = json.loads(bytes(parts[FACTS]))
+    added = materials.remember_later(BASE, lambda batch: _computed_later(materials, settings, facts, batch))
+    rows, labels, threshold = pool_rows(materials), materials.labels(), threshold_of(settings)
     scores = np.asarray(parts["scores"], dtype=np.float64)
-    calibration = fit_calibration(scores, training, threshold)
-    seen, known = part(features, rows.training), told_groups(materials, settings)
-    model = ScoredModel(
-        ScoresModel(None, threshold),
-        calibration,
-        TableEncoder().fit(seen, read_as=None if known is None else known.read_as),
-    )
-    pool = ModelPool(model, model.score(None, seen, scores), training, len(training))
+    calibration = fit_calibration(scores, labels[first.training_rows()], threshold)
+    model = ScoredModel(ScoresModel(None, threshold), calibration, table_encoder(materials, settings))
+    features, training = materials.features(), labels[rows.training]
+    everybody = np.concatenate([scores, *(one["scores"] for one in added)])
+    people = model.score(None, part(features, rows.training), everybody)
+    pool = ModelPool(model, people, training, len(training), reading=len(scores))
     held_out = None
     if len(rows.held_out):
-        own = np.asarray(parts["held_out"], dtype=np.float64)
-        held_out = model.score(None, part(features, rows.held_out), own)
-    return BaseModel(pool, held_out, json.loads(bytes(parts[FACTS])))
+        own = [np.asarray(one["held_out"], dtype=np.float64) for one in (parts, *added) if "held_out" in one]
+        held_out = model.score(None, part(features, rows.held_out), np.concatenate(own))
+    return BaseModel(pool, held_out, facts)
 
 
 def fit_base(materials: Materials, settings: Settings, name: str | None = None) -> Fitted:
@@ -135,6 +136,22 @@ def _computed(materials: Materials, settings: Settings) -> dict[str, npt.NDArray
         people = part(materials.features(), rows.held_out)
         found["held_out"] = fitted.model.margin(people) if given is None else given[rows.held_out]
     return found
+
+
+def _computed_later(
+    materials: Materials, settings: Settings, facts: BaseFacts, batch: int
+) -> dict[str, npt.NDArray[Any]]:
+    """Scores of a batch that arrived later: the model was not fitted on it."""
+    given = materials.batches[batch]
+    if given.get("scores") is not None:
+        scores = materials.files.array(given["scores"]["file"]).astype(np.float64)
+    else:
+        scores = _model(materials, settings, facts).margin(materials.batch_features(batch))
+    held_out = (
+        np.empty(0, dtype=np.int64) if given.get("held_out") is None else materials.files.array(given["held_out"])
+    )
+    found = {"scores": np.delete(scores, held_out)}
+    return found | {"held_out": scores[held_out]} if len(held_out) else found
 
 
 def _packed(fitted: Fitted) -> tuple[Facts | None, dict[str, npt.NDArray[Any]]]:

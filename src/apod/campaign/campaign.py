@@ -252,9 +252,12 @@ class Campaign(Session):
     def status(self) -> Status:
         """Counts that name nobody's group and nobody's accuracy."""
         self.overwriting.retry()
-        number, model = self.materials.campaign, mitigated(self.materials)
+        number, materials = self.number, self.materials
+        model = mitigated(materials)
         return self.reader.view(
-            lambda c, state, at: status_of(c, self.materials, state, model, collect(state, read_answers(c, number)), at)
+            lambda c, state, at: status_of(
+                c, materials.as_of(state), state, model, collect(state, read_answers(c, number)), at
+            )
         )
 
     def classifier(self) -> APODClassifier:

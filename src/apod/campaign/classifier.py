@@ -26,10 +26,10 @@ def fit_classifier(campaign: Session, strength: float | None = None) -> APODClas
     It decides with the head of `strength`, or the one it selects itself. Where annotators disagree about a row, each
     group counts with its weight. It predicts the labels as the campaign's table has them: numbers stay numbers.
     """
-    materials = campaign.materials
+    answers, materials = campaign.collected().weigh(), campaign.materials
     rules, settings = materials.settings, settings_of(materials.settings.engine)
     weights = np.zeros((len(materials), len(rules.groups)))
-    for answer in campaign.collected().weigh():
+    for answer in answers:
         weights[answer.row, answer.group] += answer.weight
     rows = materials.training_rows()
     told = weights[rows][weights[rows].sum(axis=1) > 0]
@@ -52,10 +52,11 @@ def fit_classifier(campaign: Session, strength: float | None = None) -> APODClas
 
 def correction_classifier(campaign: Session, strength: float | None = None) -> APODClassifier:
     """The corrected model of all training answers, at `strength` or the one they support: what the refit found."""
-    materials, found = campaign.materials, campaign.engine()
+    answers = campaign.collected().weigh()
+    found, materials = campaign.numerics()
     engine = cast("CorrectionEngine", found)
     trial = campaign.trial()
-    mitigation = engine.mitigated(campaign.collected().weigh(), trial)
+    mitigation = engine.mitigated(answers, trial)
     if mitigation is None:
         raise InputError("The answers so far are too few for a correction: ask further before building the classifier.")
     pool, columns = engine.base.with_model(materials, engine.settings)

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from apod.campaign.files import Files
-from apod.data.contents import ARCHIVE_SUFFIXES, Content, FilesIn, some
+from apod.data.contents import ARCHIVE_SUFFIXES, Content, FilesIn, named_pictures, picture_cells, some, text_cells
 from apod.data.dataset import Dataset
 from apod.data.own import FileColumns
 from apod.errors import InputError
 from apod.files import Unchecked, write_private
 
 if TYPE_CHECKING:
+    from apod.campaign.session import Session
     from apod.models.content_columns import ContentColumns
     from apod.models.embedder import EmbedderNames
 
@@ -84,6 +85,44 @@ def embed_pool(dataset: Dataset, frame: pd.DataFrame, options: ContentOptions) -
     return EmbeddedPool(embedded, made, shown, (pictures.column, str(root.resolve())))
 
 
+def new_contents(
+    session: Session,
+    ordinary: pd.DataFrame,
+    frame: pd.DataFrame,
+    path: Path,
+    place: Path | None,
+    progress: Callable[[int, int, str], None],
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Pictures and texts of rows that arrive later, embedded as the campaign's were; and the rows as they are shown.
+
+    Paths in the table go from `place`, a folder or an archive; by default from the folder of the campaign's pictures.
+    """
+    rules, made = session.settings, stored_contents(session.files, session.materials.manifest.get("contents"))
+    assert made is not None
+    root = Path(rules.image_root) if rules.image_root is not None else path.parent
+    contents, shown = list[Content](), frame.copy()
+    for own in made.columns:
+        if own.embedder.kind == "text":
+            contents.append(Content(own.column, "text", text_cells(frame[own.column])))
+            continue
+        cells = (
+            picture_cells(own.column, frame[own.column], root)
+            if place is None
+            else named_pictures(place, frame, own.column)[1]
+        )
+        contents.append(Content(own.column, "picture", cells))
+    embedded = made.embedded(ordinary, contents, progress)
+    for content in contents:
+        if content.kind == "picture" and content.column == rules.image_column:
+            cells = content.cells
+            there = isinstance(cells, FilesIn) and cells.place.resolve() == root.resolve()
+            first = len(session.materials)
+            shown[content.column] = (
+                list(cells.names) if isinstance(cells, FilesIn) and there else _unpacked(content, root, first)
+            )
+    return embedded, shown
+
+
 def _is_archive(place: Path) -> bool:
     return place.name.lower().endswith(ARCHIVE_SUFFIXES)
 
@@ -100,8 +139,8 @@ def _root(pictures: Content, options: ContentOptions) -> Path:
     return options.image_root
 
 
-def _unpacked(pictures: Content, root: Path) -> list[str]:
-    """Write pictures to a folder that their owner alone may read; gives their names."""
+def _unpacked(pictures: Content, root: Path, first: int = 0) -> list[str]:
+    """Write pictures to a folder that their owner alone may read; gives their names, numbered from `first`."""
     names = []
     try:
         root.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -115,7 +154,7 @@ def _unpacked(pictures: Content, root: Path) -> list[str]:
                 raise InputError(
                     f"{some([pictures.cells.name(row)])} is of no type a browser shows: convert it to JPEG or PNG."
                 )
-            names.append(f"{row:07d}.{form}")
+            names.append(f"{first + row:07d}.{form}")
             write_private(root / names[-1], data)
     return names
 

@@ -24,8 +24,8 @@ from scipy.special import softmax
 from apod.campaign.base_model import base_model, told_groups
 from apod.campaign.engine import Candidate, DrawnPerson, GroupAnswer, ModelState, Trial
 from apod.campaign.json_types import ChosenJson, OutcomeJson, VerificationJson
-from apod.campaign.materials import PLANE, Materials
-from apod.campaign.measuring import measure_correction, plane
+from apod.campaign.materials import Materials
+from apod.campaign.measuring import measure_correction, remember_plane
 from apod.campaign.pool_rows import one_by_one, pool_rows, proposal
 from apod.campaign.settings import settings_of
 from apod.campaign.state import Proposal
@@ -265,7 +265,7 @@ class CorrectionEngine:
     def measure(self, model: CorrectionModel, answers: Sequence[GroupAnswer]) -> OutcomeJson:
         """What the model is expected to do; the map of the pool is made along with the first."""
         held_out = None if self.base.held_out is None else self.base.held_out.inputs
-        self._materials.remember(PLANE, lambda: plane(self._rows.everybody(self.base.pool.people.inputs, held_out)))
+        remember_plane(self._materials, lambda: self._rows.everybody(self.base.pool.people.inputs, held_out))
         return {"round": len(self._told(answers)), **model.outcome}
 
     def decisions(self, model: CorrectionModel | None, rows: IntArray) -> dict[str, IntArray]:

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 import pandas as pd
@@ -43,6 +43,16 @@ if TYPE_CHECKING:
 LARGEST = 1e30  # of a large pool's numbers: their squares must be numbers too
 
 
+class Roles(TypedDict, total=False):
+    """Which column of a campaign's table is what: a table of rows that arrive later is read by it."""
+
+    label: str
+    id: str | None
+    known: str | None  # groups that are handed in
+    drop: Sequence[str]
+    all: Sequence[str]  # every column of the table
+
+
 @dataclass(frozen=True)
 class Pool:
     """What a campaign is created from, before anything is checked."""
@@ -61,6 +71,7 @@ class Pool:
     embedding: bool = False  # whether the features are embeddings, rather than columns of a table
     contents: ContentColumns | None = None  # what embedded pictures and texts among the features
     image: tuple[str, str] | None = None  # the column of pictures to show, and the folder that it goes from
+    roles: Roles | None = None  # of a table: which column is what
 
     @property
     def shape(self) -> Shape:
@@ -111,10 +122,12 @@ def _write(store: Store, pool: Pool, settings: CampaignSettings, handed: Handed,
         manifest["scores"] = {"column": pool.scores.column, "file": files.put_array(pool.scores.values)}
     if pool.embedding:
         manifest["embedding"] = True
+    if pool.roles is not None:
+        manifest["table"] = pool.roles
     if pool.contents is not None:
         manifest["contents"] = store_contents(files, pool.contents)
     embedded = pool.embedding or settings.engine.get("body") == "precomputed"
-    _check_features(pool.features, held_out, gaps=not embedded)
+    check_features(pool.features, held_out, gaps=not embedded)
     if len(held_out):
         manifest["held_out"] = files.put_array(held_out)
     if handed.known:
@@ -123,7 +136,7 @@ def _write(store: Store, pool: Pool, settings: CampaignSettings, handed: Handed,
     return _insert(store, settings, manifest, files, handed, set(held_out.tolist()))
 
 
-def _check_features(features: Any, held_out: IntArray, gaps: bool) -> None:
+def check_features(features: Any, held_out: IntArray, gaps: bool) -> None:
     """Refuse, with its column and row, a number that no engine could standardise: nothing would ever be asked."""
     from apod.data.blocks import blocks, is_large
 
@@ -187,6 +200,8 @@ def table_pool(
     said = FileColumns(
         label=label, group_names=names, positive=positive, drop=tuple(out), known=known_groups, dialect=how
     )
+    roles: Roles = {"label": label, "id": id_column, "known": known_groups, "drop": list(drop)}
+    roles["all"] = [str(name) for name in frame.columns]
     dataset = understand(frame, path, options.said(said, Path(table))).dataset()
     found = embed_pool(dataset, frame, options) if dataset.contents else None
     if found is not None:
@@ -209,6 +224,7 @@ def table_pool(
         scores=scores,
         contents=None if found is None else found.made,
         image=None if found is None else found.image,
+        roles=roles,
     )
 
 

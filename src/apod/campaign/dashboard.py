@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING
@@ -89,6 +89,7 @@ class _Glance:
     """What one look at the log finds."""
 
     event: int
+    rows: int
     status: Status
     phase: Phase
     pace: tuple[float | None, float | None]
@@ -136,7 +137,7 @@ class Results:
     def history(self, most: int = HISTORY) -> list[Achieved]:
         """What the models achieved one after the other, the oldest first; evenly thinned where there are many."""
         with self._session.store.reading() as connection:
-            return read_history(connection, self._session.materials.campaign, most)
+            return read_history(connection, self._session.number, most)
 
     def dashboard(self) -> Dashboard:
         """Counts over time, what the models achieved, whom we asked and why, who answers how fast."""
@@ -161,7 +162,7 @@ class Results:
     def refit_news(self) -> RefitNews:
         """What was measured last, and how refits go."""
         with self._session.store.reading() as connection:
-            return read_refit_news(connection, self._session.materials.campaign)
+            return read_refit_news(connection, self._session.number)
 
 
 def dashboard(session: Session) -> Dashboard:
@@ -170,16 +171,17 @@ def dashboard(session: Session) -> Dashboard:
     model = mitigated(materials)
 
     def look(connection: Connection, state: State, at: int) -> _Glance:
-        collected = collect(state, read_answers(connection, materials.campaign))
-        status = status_of(connection, materials, state, model, collected, at)
+        collected, pool = collect(state, read_answers(connection, materials.campaign)), materials.as_of(state)
+        status = status_of(connection, pool, state, model, collected, at)
         newest = list(islice(reversed(state.questions.values()), HISTORY))
         return _Glance(
             event=state.seq,
+            rows=len(pool),
             status=status,
             phase=phase_of(state),
             pace=_pace(state, at),
             history=tuple(read_history(connection, materials.campaign, HISTORY)),
-            subgroups=_subgroups(materials, collected),
+            subgroups=_subgroups(pool, collected),
             annotators=tuple(_annotators(state, collected, at)),
             asked=_with_reasons(connection, materials.campaign, state, newest),
             version=(state.changed, state.strength),
@@ -189,7 +191,7 @@ def dashboard(session: Session) -> Dashboard:
     point, rules = operating_point(session, glance.version), session.settings
     return Dashboard(
         event=glance.event,
-        rows=len(materials),
+        rows=glance.rows,
         status=glance.status,
         phase=glance.phase,
         audit_planned=planned(rules.audit_share, glance.status.budget, rules.overlap),
@@ -211,7 +213,8 @@ def pool_map(session: Session) -> MapJson | None:
     plane = materials.recall(PLANE)
     if plane is None:
         return None
-    points, size = plane["points"], len(materials)
+    points = np.concatenate([plane["points"], *_points_later(materials)])
+    size = len(points)
     shown = np.arange(size)
     if size > MAP_POINTS:
         shown = np.sort(generator(0, "map", materials.campaign).choice(size, MAP_POINTS, replace=False))
@@ -223,7 +226,7 @@ def pool_map(session: Session) -> MapJson | None:
         return _with_reasons(connection, materials.campaign, state, newest), {item.row: item.group for item in known}
 
     asked, told = session.reader.view(look)
-    entries = [_asked_entry(session, *item) for item in asked]
+    entries = [entry for item in asked if (entry := _asked_entry(session, *item))["row"] < size]
     names = session.settings.groups
     where = [entry["row"] for entry in entries]
     return {
@@ -242,6 +245,15 @@ def pool_map(session: Session) -> MapJson | None:
             "answer": [names[told[row]] if row in told else None for row in where],
         },
     }
+
+
+def _points_later(materials: Materials) -> Iterator[npt.NDArray[np.float32]]:
+    """Of rows that arrived later, up to the first ones that no model knows yet."""
+    for batch in range(1, len(materials.batches)):
+        found = materials.recall(f"{PLANE} {batch}")
+        if found is None:
+            return
+        yield found["points"]
 
 
 def _coordinates(points: npt.NDArray[np.float32]) -> CoordinatesJson:

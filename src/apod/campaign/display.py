@@ -13,7 +13,7 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, TypedDict
 
@@ -183,8 +183,8 @@ class Display:
     def __init__(self, files: Files, manifest: DisplayFiles) -> None:
         self._files, self._manifest = files, manifest
 
-    def row(self, row: int) -> tuple[str, dict[str, object]]:
-        """A row's id and its shown values by column."""
+    def row(self, row: int) -> tuple[str | None, dict[str, object]]:
+        """A row's id, None where rows have none, and its shown values by column."""
         index = self._files.array(self._manifest["index"])  # checked against the log; it vouches for the row
         path = self._files.path(self._manifest["rows"], ".jsonl")
         start = int(index[row, 0])
@@ -198,7 +198,16 @@ class Display:
         if _digest(line) != int(index[row, 1]):
             raise FileDamaged(f"{path} is not what it was when it was written: restore it from a backup.")
         values = json.loads(line)
-        return str(values.pop(_ID, row)), values
+        return values.pop(_ID, None), values
+
+    def ids(self) -> Iterator[str]:
+        """The ids of all rows, in order; none where rows have none."""
+        with self._files.check(self._manifest["rows"], ".jsonl").open("rb") as file:
+            for line in file:
+                row_id = json.loads(line).get(_ID)
+                if row_id is None:
+                    return
+                yield str(row_id)
 
 
 def _lines(chunk: pd.DataFrame) -> list[bytes]:

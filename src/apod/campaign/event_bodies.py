@@ -92,11 +92,19 @@ class KnownBody(RowBody):
     purpose: str
 
 
+class AddedBody(TypedDict):
+    """Rows arrived; they are numbered on."""
+
+    materials: dict[str, object]  # names of their files
+    queue: int  # proposals of this generation, and before, do not know them
+
+
 class RefittedBody(TypedDict):
     """A model of so many answers was published."""
 
     model: str
     answers: int
+    added: NotRequired[int]  # how many additions of rows it knows
 
 
 class FrozenBody(TypedDict):

@@ -11,6 +11,7 @@ from sys import intern
 from typing import Any
 
 from apod.campaign.event_bodies import (
+    AddedBody,
     AnsweredBody,
     ArchivedBody,
     AskedBody,
@@ -176,8 +177,14 @@ def _known(state: State, event: Event, body: KnownBody) -> None:
         state.known_audit.add(body["row"])
 
 
+def _added(state: State, event: Event, body: AddedBody) -> None:
+    state.added.append(body["materials"])
+    state.added_queue = body["queue"]
+
+
 def _refitted(state: State, event: Event, body: RefittedBody) -> None:
     state.model, state.model_answers = body["model"], body["answers"]
+    state.model_added = body.get("added", 0)
     state.models[body["model"]] = event.seq
 
 
@@ -289,7 +296,7 @@ def _settle(state: State, asked: Asked) -> None:
         state.incomplete[asked.number] = None
 
 
-_CHANGES = {"answered", "corrected", "undone", "erased", "gold", "known", "reviewed", "frozen"}
+_CHANGES = {"answered", "corrected", "undone", "erased", "gold", "known", "reviewed", "frozen", "added"}
 
 _APPLY: Mapping[str, Callable[[State, Event, Any], None]] = {  # an event's kind says which body it has
     "created": _created,
@@ -302,6 +309,7 @@ _APPLY: Mapping[str, Callable[[State, Event, Any], None]] = {  # an event's kind
     "undone": _undone,
     "gold": _gold,
     "known": _known,
+    "added": _added,
     "refitted": _refitted,
     "frozen": _frozen,
     "erased": _erased,

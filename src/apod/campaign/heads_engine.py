@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -20,15 +20,14 @@ import torch
 
 from apod.campaign.engine import GroupAnswer, ModelState
 from apod.campaign.json_types import OutcomeJson
-from apod.campaign.materials import PLANE, Materials
-from apod.campaign.measuring import measure, outlook, plane
+from apod.campaign.materials import Materials
+from apod.campaign.measuring import measure, outlook, remember_plane
 from apod.campaign.outcomes import people_left
-from apod.campaign.pool_rows import one_by_one, part, pool_rows, proposal
+from apod.campaign.pool_rows import one_by_one, part, pool_rows, proposal, table_encoder
 from apod.campaign.settings import settings_of
 from apod.campaign.state import Proposal
-from apod.data.blocks import encode_numbers, fit_numbers, is_large, take_rows
+from apod.data.blocks import encode_numbers, fit_numbers, is_large, joined, take_rows
 from apod.data.dataset import IntArray
-from apod.data.encode import TableEncoder
 from apod.errors import CheckpointError
 from apod.fairness.notions import NOTIONS, Notion
 from apod.maxmin import SharedCoverage
@@ -39,6 +38,9 @@ from apod.method.pool import Pool, first_choices, mapped_tensor
 from apod.method.prepare import table_body
 from apod.method.proxy import inputs_for
 from apod.method.selection import Choice, first_answers_done
+from apod.method.settings import Settings
+from apod.models.body import Body
+from apod.models.perceptron import PerceptronBody
 
 MOST_ROUNDS = 100  # of a canonical fit: with thousands of answers a round for each would take hours
 HASTY_ROUNDS = 8
@@ -68,12 +70,11 @@ class MitigationEngine:
         seed, name = materials.settings.seed, materials.settings.name
         self._rows = pool_rows(materials)
         labels = materials.labels()[self._rows.training]
-        parts = self._embed(materials, labels, seed, name)
-        self._reserved = torch.tensor(parts["held_out"]) if len(self._rows.held_out) else None
-        self._reserved_inputs = torch.tensor(parts["held_out_inputs"]) if "held_out_inputs" in parts else None
-        embeddings = _in_memory(parts["embeddings"])
-        # a campaign of an earlier version has no inputs: its f_a goes on with the embeddings
-        inputs = _in_memory(parts["inputs"]) if "inputs" in parts else None
+        parts = _Embedded(materials, self.settings).parts()
+        self._reserved, self._reserved_inputs = parts.tensor("held_out"), parts.tensor("held_out_inputs")
+        embeddings = parts.pool("embeddings")
+        assert embeddings is not None
+        inputs = parts.pool("inputs")
         self.pool = Pool(
             dataset=name,
             seed=seed,
@@ -89,39 +90,20 @@ class MitigationEngine:
         state = materials.files.folder / f"coverage-{materials.campaign}.state"
         kept = state if is_large(len(self.pool.embeddings)) else None
         self._distances = SharedCoverage(self.pool.embeddings.numpy(), kept)
-        self._pretrained = np.array(materials.remember("head", self._pretrain)["parameters"])
+        first = len(materials.original.training_rows())
+        self._pretrained = np.array(materials.remember("head", lambda: self._pretrain(first))["parameters"])
 
     @property
     def notion(self) -> Notion:
         """What is equalised: measurements and the audit speak of its gap."""
         return NOTIONS[self.settings.notion]
 
-    def _pretrain(self) -> dict[str, npt.NDArray[Any]]:
-        return {"parameters": pretrain_head(self.pool, self._training)}
-
-    def _embed(self, materials: Materials, labels: IntArray, seed: int, name: str) -> dict[str, npt.NDArray[Any]]:
-        """Embeddings of the pool and, apart from them, of those held out; their inputs, where f_a reads them."""
-
-        def compute() -> dict[str, npt.NDArray[Any]]:
-            given = materials.features()
-            if self.settings.body == "precomputed" and isinstance(given, np.ndarray) and is_large(len(given)):
-                matrix = np.asarray(given)
-                seen = take_rows(matrix, self._rows.training) if len(self._rows.held_out) else matrix
-                return self._parts("embeddings", "held_out", encode_numbers(fit_numbers(seen), matrix))
-            train = part(given, self._rows.training)
-            encoder = TableEncoder(gaps=self.settings.body != "precomputed").fit(train)
-            body = table_body(encoder.transform(train), encoder, labels, self.settings, WIDTH, seed, name)
-            encoded, groups = encoder.transform(given), len(self._names)
-            parts = self._parts("embeddings", "held_out", body.embed(encoded))
-            inputs = inputs_for(self.settings.f_a_reads, encoded, groups)
-            return parts if inputs is None else parts | self._parts("inputs", "held_out_inputs", inputs)
-
-        return materials.remember("embedding", compute)
-
-    def _parts(self, pool: str, held_out: str, matrix: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:
-        if not len(self._rows.held_out):
-            return {pool: matrix}
-        return {pool: matrix[self._rows.training], held_out: matrix[self._rows.held_out]}
+    def _pretrain(self, first: int) -> dict[str, npt.NDArray[Any]]:
+        """The head of the rows that the campaign began with."""
+        pool = self.pool
+        inputs = None if pool.inputs is None else pool.inputs[:first]
+        begun = replace(pool, embeddings=pool.embeddings[:first], labels=pool.labels[:first], inputs=inputs)
+        return {"parameters": pretrain_head(begun, self._training)}
 
     def fit(self, answers: Sequence[GroupAnswer], start: CampaignModel | None) -> CampaignModel | None:
         """Replay the rounds from the pre-trained head, or add one round to `start`; None while groups are unseen."""
@@ -191,7 +173,7 @@ class MitigationEngine:
 
     def measure(self, model: CampaignModel, answers: Sequence[GroupAnswer]) -> OutcomeJson:
         """What the model's heads achieve; the map of the pool is made along with the first."""
-        self._materials.remember(PLANE, lambda: plane(self._everybody()))
+        remember_plane(self._materials, self._everybody)
         engine, told = self._restored(model), self._answers(answers)
         engine.answers[0] = told
         with self._distances.to(dict.fromkeys(told.rows)) as engine.coverage[0]:
@@ -240,9 +222,96 @@ class MitigationEngine:
         return CampaignModel(engine.arrays(), engine.round)
 
 
-def _in_memory(stored: npt.NDArray[Any]) -> torch.Tensor:
-    """A copy of a remembered matrix; of a large one a tensor over the mapped file."""
-    return mapped_tensor(stored) if is_large(len(stored)) else torch.tensor(stored)
+Arrays = dict[str, npt.NDArray[Any]]
+BODY = "body."
+"""What the names of a body's own arrays begin with."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Parts:
+    """Matrices of everybody by name, batch by batch: of the pool, and of those held out."""
+
+    batches: list[Arrays]
+
+    def pool(self, name: str) -> torch.Tensor | None:
+        """A copy of the pool's matrix; of a large one a tensor over the mapped file. None where there is none.
+
+        A campaign of an earlier version has no inputs: its f_a goes on with the embeddings.
+        """
+        if name not in self.batches[0]:
+            return None
+        stored = joined([batch[name] for batch in self.batches])
+        return mapped_tensor(stored) if is_large(len(stored)) else torch.tensor(stored)
+
+    def tensor(self, name: str) -> torch.Tensor | None:
+        """The matrix of those held out; None where nobody is."""
+        found = [batch[name] for batch in self.batches if name in batch]
+        return torch.tensor(np.concatenate(found)) if found else None
+
+
+@dataclass(frozen=True, eq=False)
+class _Embedded:
+    """What the body makes of a campaign's rows; it is trained on those that the campaign began with."""
+
+    materials: Materials
+    settings: Settings
+
+    def parts(self) -> _Parts:
+        """Embeddings of the pool and, apart from them, of those held out; their inputs, where f_a reads them."""
+        first = self.materials.remember("embedding", self._first)
+        return _Parts([first, *self.materials.remember_later("embedding", lambda batch: self._later(first, batch))])
+
+    @property
+    def _scales_in_sweeps(self) -> bool:
+        first = self.materials.original
+        given = first.batch_features(0)
+        return self.settings.body == "precomputed" and isinstance(given, np.ndarray) and is_large(len(first))
+
+    def _first(self) -> Arrays:
+        given = self.materials.batch_features(0)
+        if self._scales_in_sweeps:
+            return self._split(0, {"embeddings": self._scaled(np.asarray(given))})
+        body, encoded = self._body(), table_encoder(self.materials, self.settings).transform(given)
+        found = self._split(0, self._matrices(body, encoded))
+        own = body.state() if isinstance(body, PerceptronBody) else {}
+        return found | {f"{BODY}{name}": array for name, array in own.items()}
+
+    def _later(self, first: Arrays, batch: int) -> Arrays:
+        given = self.materials.batch_features(batch)
+        if self._scales_in_sweeps:
+            return self._split(batch, {"embeddings": self._scaled(np.asarray(given))})
+        own = {name.removeprefix(BODY): np.asarray(first[name]) for name in first if name.startswith(BODY)}
+        body = PerceptronBody.from_state(own) if own else self._body()  # an earlier version kept none: trained again
+        encoded = table_encoder(self.materials, self.settings).transform(given)
+        return self._split(batch, self._matrices(body, encoded))
+
+    def _body(self) -> Body:
+        first, rules = self.materials.original, self.materials.settings
+        rows, encoder = first.training_rows(), table_encoder(self.materials, self.settings)
+        seen = encoder.transform(part(first.features(), rows))
+        return table_body(seen, encoder, first.labels()[rows], self.settings, WIDTH, rules.seed, rules.name)
+
+    def _scaled(self, matrix: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """A large matrix scaled by the rows that the campaign began with, in sweeps."""
+        first = self.materials.original
+        begun = np.asarray(first.batch_features(0))
+        seen = take_rows(begun, first.training_rows()) if len(first.held_out()) else begun
+        return encode_numbers(fit_numbers(seen), matrix)
+
+    def _matrices(self, body: Body, encoded: npt.NDArray[np.float32]) -> Arrays:
+        inputs = inputs_for(self.settings.f_a_reads, encoded, len(self.materials.settings.groups))
+        return {"embeddings": body.embed(encoded)} | ({} if inputs is None else {"inputs": inputs})
+
+    def _split(self, batch: int, matrices: Arrays) -> Arrays:
+        """Each matrix of a batch in two: the pool, and those held out."""
+        names = {"embeddings": "held_out", "inputs": "held_out_inputs"}
+        file = self.materials.batches[batch].get("held_out")
+        if file is None:
+            return matrices
+        held_out = self.materials.files.array(file)
+        training = np.delete(np.arange(self.materials.batches[batch]["rows"]), held_out)
+        found = {name: matrix[training] for name, matrix in matrices.items()}
+        return found | {names[name]: matrix[held_out] for name, matrix in matrices.items()}
 
 
 def _up_to(told: Answers, rows: Sequence[int]) -> Answers:

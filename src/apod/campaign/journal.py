@@ -273,8 +273,10 @@ class Journal:
             self._forget()  # the database was restored from a backup under our feet
         if self._state.seq < head.last_seq:
             for event in read_events(connection, self.campaign, self._state.seq, head.last_seq):
-                if event.seq == 1 and _first_hash(event) != event.hash:  # it says what is shown and learnt from
-                    raise self._changed("the log's first event was changed")
+                says = event.seq == 1 or event.kind == "added"  # what is shown and learnt from
+                if says and _hash_after(self._state.hash, event) != event.hash:
+                    what = "the log's first event was changed" if event.seq == 1 else "an addition of rows was changed"
+                    raise self._changed(what)
                 apply(self._state, event)
             if self._state.hash != head.last_hash:
                 raise self._changed("the log does not end where its head says")
@@ -319,8 +321,8 @@ def read_events(connection: Connection, campaign: int, after: int = 0, upto: int
     ]
 
 
-def _first_hash(event: Event) -> str:
-    return link(GENESIS, event.seq, event.at, event.kind, canonical(event.body), event.commitment)
+def _hash_after(previous: str, event: Event) -> str:
+    return link(previous or GENESIS, event.seq, event.at, event.kind, canonical(event.body), event.commitment)
 
 
 def read_answers(connection: Connection, campaign: int, seqs: Sequence[int] | None = None) -> dict[int, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from apod.campaign.journal import read_events
 
 if TYPE_CHECKING:
     from apod.campaign.materials import Materials
+    from apod.campaign.store import Store
 
 
 @dataclass(frozen=True)
@@ -37,12 +38,13 @@ def moment(at: int) -> str:
     return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def verify_all(materials: Materials, noted: str | None = None) -> LogCheck:
+def verify_all(store: Store, campaign: int, pool: Callable[[], Materials], noted: str | None = None) -> LogCheck:
     """Verify the log and, where it is whole, every file it names."""
-    with materials.journal.store.reading() as connection:
-        found = verify(connection, materials.campaign, noted)
+    with store.reading() as connection:
+        found = verify(connection, campaign, noted)
     if not found.ok:  # which files there should be is uncertain then
         return found
+    materials = pool()
     wrong, unverified = materials.computed_problems()
     problems = (*materials.problems(), *wrong)
     return replace(found, ok=not problems, problems=problems, unverified=tuple(unverified))

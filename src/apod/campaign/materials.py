@@ -1,10 +1,16 @@
-"""Features and labels of a campaign's pool: stored once as files named by hash, mapped into memory when needed."""
+"""Features and labels of a campaign's pool: stored once as files named by hash, mapped into memory when needed.
+
+Rows that arrive later are stored beside the first ones, batch by batch, and numbered on: a row keeps its number.
+"""
 
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -20,6 +26,7 @@ from apod.campaign.files import Files
 from apod.campaign.journal import Desk, Journal
 from apod.campaign.settings import CampaignSettings
 from apod.campaign.state import State
+from apod.data.blocks import joined
 from apod.data.dataset import IntArray
 from apod.data.own import holds_groups
 from apod.errors import InputError
@@ -44,6 +51,7 @@ class Materials:
     manifest: Mapping[str, Any]  # names of the files, as in the log's first event
     journal: Journal
     logged: bool = True  # whether all that was computed from them stands in the log; not so in earlier versions
+    added: tuple[Mapping[str, Any], ...] = ()  # the same of rows that arrived later, the oldest first
 
     @property
     def campaign(self) -> int:
@@ -54,36 +62,82 @@ class Materials:
         """How many answers may be asked for in all, as it is now."""
         return self.journal.view(lambda connection, state, at: state.budget)
 
+    @property
+    def batches(self) -> tuple[Mapping[str, Any], ...]:
+        """The files of the rows that the campaign began with, then of those that arrived later."""
+        return (self.manifest, *self.added)
+
+    @property
+    def original(self) -> Materials:
+        """The rows that the campaign began with: what is fitted once and for all is fitted on these."""
+        return replace(self, added=())
+
+    def as_of(self, state: State) -> Materials:
+        """The rows that there are in this state."""
+        added = tuple(state.added)
+        return self if added == self.added else replace(self, added=added)
+
+    @cached_property
+    def starts(self) -> list[int]:
+        """The first row of every batch, and how many rows there are."""
+        return [0, *accumulate(int(batch["rows"]) for batch in self.batches)]
+
     def __len__(self) -> int:
-        return int(self.manifest["rows"])
+        return self.starts[-1]
+
+    def place(self, row: int) -> tuple[int, int]:
+        """Of a row: its batch, and its number there."""
+        batch = bisect_right(self.starts, row) - 1
+        return batch, row - self.starts[batch]
 
     def features(self) -> Features:
         """The pool's features as they were handed in: an array (mapped), or a table with its categories."""
-        parts = self.manifest["features"]
+        parts = [self.batch_features(batch) for batch in range(len(self.batches))]
+        if len(parts) == 1:
+            return parts[0]
+        if isinstance(parts[0], pd.DataFrame):
+            return _joined_frames([part for part in parts if isinstance(part, pd.DataFrame)])
+        return joined([np.asarray(part) for part in parts])
+
+    def batch_features(self, batch: int) -> Features:
+        """The features of one batch."""
+        parts = self.batches[batch]["features"]
         if "array" in parts:
             return self.files.array(parts["array"])
         numbers, codes = self.files.array(parts["numbers"]), self.files.array(parts["codes"])
         columns: dict[str, Any] = {}
-        for column in json.loads(self.files.text(parts["columns"])):
+        for column in self.columns(batch):
             if column["kind"] == "number":
                 columns[column["name"]] = numbers[:, column["at"]]
             else:
                 columns[column["name"]] = pd.Categorical.from_codes(codes[:, column["at"]], column["values"])
         return pd.DataFrame(columns)
 
+    def columns(self, batch: int = 0) -> list[Unchecked]:
+        """Name, kind, place and categories of every column of a table; none of an array."""
+        parts = self.batches[batch]["features"]
+        return [] if "array" in parts else list(json.loads(self.files.text(parts["columns"])))
+
     def labels(self) -> IntArray:
         """The pool's labels, 0 or 1: codes into `settings.label_names`."""
-        return self.files.array(self.manifest["labels"]).astype(np.int64)
+        return np.concatenate([self.files.array(batch["labels"]).astype(np.int64) for batch in self.batches])
 
     def held_out(self) -> IntArray:
         """Rows kept for the audit, sorted; nobody learns from their labels or groups. None of them without an audit."""
-        file = self.manifest.get("held_out")
-        return np.empty(0, dtype=np.int64) if file is None else self.files.array(file).astype(np.int64)
+        return self._listed("held_out")
 
     def known(self) -> IntArray:
-        """Rows whose group was handed in at the start, sorted."""
-        file = self.manifest.get("known")
-        return np.empty(0, dtype=np.int64) if file is None else self.files.array(file).astype(np.int64)
+        """Rows whose group was handed in with them, sorted."""
+        return self._listed("known")
+
+    def _listed(self, name: str) -> IntArray:
+        """The rows that a file of every batch lists, if it has one."""
+        found = [
+            self.files.array(batch[name]).astype(np.int64) + start
+            for batch, start in zip(self.batches, self.starts, strict=False)
+            if batch.get(name) is not None
+        ]
+        return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
 
     def training_rows(self) -> IntArray:
         """All other rows, sorted."""
@@ -91,8 +145,9 @@ class Materials:
 
     def scores(self) -> npt.NDArray[np.float64] | None:
         """(n,) everybody's score by the model that lives elsewhere; None where the campaign was given no scores."""
-        given = self.manifest.get("scores")
-        return None if given is None else self.files.array(given["file"]).astype(np.float64)
+        if self.manifest.get("scores") is None:
+            return None
+        return np.concatenate([self.files.array(batch["scores"]["file"]).astype(np.float64) for batch in self.batches])
 
     @property
     def score_column(self) -> str | None:
@@ -106,7 +161,8 @@ class Materials:
 
     def label(self, row: int) -> int:
         """One row's label."""
-        return int(self.files.array(self.manifest["labels"])[row])
+        batch, place = self.place(row)
+        return int(self.files.array(self.batches[batch]["labels"])[place])
 
     def remember(self, name: str, compute: Callable[[], Mapping[str, npt.NDArray[Any]]]) -> dict[str, npt.NDArray[Any]]:
         """Arrays that are expensive and depend on the materials alone (an embedding): computed once per campaign."""
@@ -115,6 +171,15 @@ class Materials:
             made = {key: self.files.put_array(array) for key, array in compute().items()}
             found = self.journal.submit(lambda desk: _first_computed(desk, name, made))
         return {key: self.files.array(file) for key, file in found.items()}
+
+    def remember_later(
+        self, name: str, compute: Callable[[int], Mapping[str, npt.NDArray[Any]]]
+    ) -> list[dict[str, npt.NDArray[Any]]]:
+        """The same of every batch that arrived later, by its number, once for each."""
+        return [
+            self.remember(f"{name} {batch}", lambda batch=batch: compute(batch))  # type: ignore[misc]
+            for batch in range(1, len(self.batches))
+        ]
 
     def recall(self, name: str) -> dict[str, npt.NDArray[Any]] | None:
         """Arrays that were remembered under a name; None where nobody has computed them yet."""
@@ -136,13 +201,19 @@ class Materials:
     def file_names(self) -> list[tuple[str, str]]:
         """Name and ending of every file that the log names, each once."""
         computed = self.journal.view(lambda connection, state, at: dict(self._computed(connection, state)))
-        named = [(name, suffix) for _, name, suffix in _named_files(self.manifest)]
+        named = [(name, suffix) for _, name, suffix in self._named_files()]
         made = [(file, ".npy") for files in computed.values() for file in files.values()]
         return list(dict.fromkeys(named + made))
 
     def problems(self) -> list[str]:
         """Read every file again: what is not as the log says."""
-        return self._problems(_named_files(self.manifest))
+        return self._problems(self._named_files())
+
+    def _named_files(self) -> Iterator[tuple[str, str, str]]:
+        """What each file is, its name and its ending."""
+        for batch, manifest in enumerate(self.batches):
+            for what, name, suffix in _named_files(manifest):
+                yield f"{what}, addition {batch}" if batch else what, name, suffix
 
     def computed_problems(self) -> tuple[list[str], list[str]]:
         """The same for what was computed from them; and what the log of an earlier version says nothing about."""
@@ -176,8 +247,26 @@ def _unlogged(connection: Connection, campaign: int) -> dict[str, dict[str, str]
     return {row.name: json.loads(row.files) for row in connection.execute(query)}
 
 
+def _joined_frames(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Tables of the same columns below one another; a category keeps its place, new ones come last."""
+    columns: dict[str, Any] = {}
+    for name in parts[0].columns:
+        cells = [part[name] for part in parts]
+        if isinstance(cells[0].dtype, pd.CategoricalDtype):
+            values = list(dict.fromkeys(value for cell in cells for value in cell.cat.categories))
+            place = {value: code for code, value in enumerate(values)}
+            codes = [
+                np.array([*(place[value] for value in cell.cat.categories), -1])[cell.cat.codes.to_numpy()]
+                for cell in cells
+            ]
+            columns[name] = pd.Categorical.from_codes(np.concatenate(codes).astype(np.int64), pd.Index(values))
+        else:
+            columns[name] = np.concatenate([cell.to_numpy() for cell in cells])
+    return pd.DataFrame(columns)
+
+
 def _named_files(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """What each file of a campaign is, its name and its ending."""
+    """What each file of a batch is, its name and its ending."""
     yield "the labels", manifest["labels"], ".npy"
     for part, name in manifest["features"].items():
         yield f"the features ({part})", name, ".txt" if part == "columns" else ".npy"

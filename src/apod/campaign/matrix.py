@@ -49,4 +49,5 @@ def embedding_pool(
         known=known_of(dataset),
         groups=group_names_of(dataset.group_names),
         embedding=True,
+        roles=None if is_matrix(path) else {"label": label, "known": known_groups, "drop": list(left_out)},
     )

@@ -8,7 +8,7 @@ may take its place under the same name, with another `basis`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy.typing as npt
 import torch
 
 from apod.campaign.json_types import CurvePointJson, ExpectedGapJson, HeadBoundJson, OutcomeJson
+from apod.campaign.materials import PLANE, Materials
 from apod.data.blocks import BLOCK, is_large
 from apod.fairness.metrics import soft_group_counts
 from apod.fairness.notions import count_gap
@@ -156,6 +157,24 @@ def plane(embeddings: npt.NDArray[np.float32]) -> dict[str, npt.NDArray[Any]]:
     share = np.zeros(2)
     share[: len(order)] = np.maximum(values[order], 0) / total if total > 0 else 0.0
     return {"points": points, "share": share}
+
+
+def remember_plane(materials: Materials, everybody: Callable[[], npt.NDArray[np.float32]]) -> None:
+    """Keep the map of the pool; `everybody` (n, d) in the order of the rows. Who arrived later is put on the same one.
+
+    The map is linear: its axes are found again from the points of those who were there first.
+    """
+    ends = materials.starts
+
+    def later(batch: int) -> dict[str, npt.NDArray[Any]]:
+        rows, step = everybody(), max(1, ends[1] // ROWS)
+        seen, points = rows[: ends[1] : step].astype(np.float64), first["points"][::step]
+        axes = np.linalg.lstsq(np.column_stack([seen, np.ones(len(seen))]), points, rcond=None)[0]
+        mine = rows[ends[batch] : ends[batch + 1]]
+        return {"points": (mine @ axes[:-1] + axes[-1]).astype(np.float32)}
+
+    first = materials.remember(PLANE, lambda: plane(everybody()[: ends[1]]))
+    materials.remember_later(PLANE, later)
 
 
 def _membership(engine: Mitigation, rows: torch.Tensor) -> Floats:

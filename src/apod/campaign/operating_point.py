@@ -104,7 +104,7 @@ def operating_point(campaign: Session, version: tuple[int, float | None]) -> Ope
     """The operating point of the answers and the owner's choice of this version; None where nobody chose one yet."""
     chosen = version[1]
     with campaign.store.reading() as connection:
-        latest = read_history(connection, campaign.materials.campaign, 1)
+        latest = read_history(connection, campaign.number, 1)
     operating = latest[-1].outcome.get("operating") if latest else None
     if operating is not None:
         return _measured_point(latest[-1].outcome, operating, chosen)
@@ -162,13 +162,13 @@ def _noted(file: Path, version: list[float | None]) -> NotedPoint | None:
 
 
 def _file(campaign: Session) -> Path:
-    return campaign.files.folder / f"operating-point-{campaign.materials.campaign}.json"
+    return campaign.files.folder / f"operating-point-{campaign.number}.json"
 
 
 def _audited(campaign: Session, classifier: APODClassifier) -> AuditedGapsJson | None:
-    engine = campaign.engine()
+    found = campaign.refitter.snapshot()
+    engine, materials = campaign.numerics()
     if not campaign.settings.audit_share or not isinstance(engine, Auditable):
         return None
-    found = campaign.refitter.snapshot()
-    audit = audit_campaign(campaign.materials, engine, campaign.refitter.load(found), found.collected, classifier)
-    return None if audit is None else gaps_of(audit, campaign.materials, found.collected)
+    audit = audit_campaign(materials, engine, campaign.refitter.load(found), found.collected, classifier)
+    return None if audit is None else gaps_of(audit, materials, found.collected)

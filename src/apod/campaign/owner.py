@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +18,7 @@ from apod.campaign.dashboard import Results
 from apod.campaign.engine import GroupAnswer, Model, Verifying
 from apod.campaign.erasure import Erasure, erase, expire
 from apod.campaign.formats import format_of
+from apod.campaign.growth import AddOptions, AddReport, add_file, add_people
 from apod.campaign.journal import Desk, read_answers
 from apod.campaign.label_studio import labelling_config
 from apod.campaign.log import LogCheck
@@ -30,6 +32,8 @@ from apod.errors import BudgetError, InputError
 from apod.files import write_private
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from apod.audit import Audit
     from apod.campaign.session import Session
     from apod.classifier import APODClassifier
@@ -44,7 +48,7 @@ class Owner:
     @cached_property
     def access(self) -> Access:
         """Who may come in over the web."""
-        return Access(self._session.store, self._session.materials.campaign)
+        return Access(self._session.store, self._session.number)
 
     @cached_property
     def results(self) -> Results:
@@ -73,7 +77,7 @@ class Owner:
 
     @property
     def _served_at(self) -> Path:
-        return self._session.files.folder / f"served-at-{self._session.materials.campaign}.txt"
+        return self._session.files.folder / f"served-at-{self._session.number}.txt"
 
     def pause(self, paused: bool = True) -> None:
         """Ask nothing for now; answers to open questions are still taken. False resumes."""
@@ -101,6 +105,28 @@ class Owner:
 
         self._session.journal.submit(command)
         self._session.wake()
+
+    def add(
+        self,
+        rows: Any,
+        labels: Any = None,
+        *,
+        display: pd.DataFrame | None = None,
+        ids: Sequence[str] | None = None,
+        known_groups: Any = None,
+        score: Any = None,
+        options: AddOptions | None = None,
+    ) -> AddReport:
+        """Add rows: a file with the columns of the campaign's table, or X and y as `Campaign.create` takes them.
+
+        They are numbered on; ids that the campaign has are refused. The base model is not fitted again; pool, proposals
+        and audit grow with the next refit, whoever runs it, and answers stay as they are.
+        """
+        if labels is None:
+            if not isinstance(rows, str | os.PathLike):
+                raise InputError("Pass a file, or X and y.")
+            return add_file(self._session, Path(rows), options or AddOptions())
+        return add_people(self._session, rows, labels, display=display, ids=ids, known_groups=known_groups, score=score)
 
     def revise(self, *, reason: str | None = None, **changes: Any) -> CampaignSettings:
         """Change guidelines, question, legal_basis, kind, descriptions, criterion or keep_until; the log keeps all.
@@ -182,13 +208,12 @@ class Owner:
 
         found = self._session.refitter.snapshot()
         model = self._session.refitter.load(found)
-        return audit_campaign(
-            self._session.materials, self._session.engine(), model, found.collected, classifier, found.strength
-        )
+        engine, materials = self._session.numerics()
+        return audit_campaign(materials, engine, model, found.collected, classifier, found.strength)
 
     def annotators(self) -> list[AnnotatorReport]:
         """Each annotator's work and estimated accuracy: for the owner, not for annotators."""
-        number = self._session.materials.campaign
+        number = self._session.number
         return self._session.reader.view(
             lambda c, state, _: annotators_of(state, collect(state, read_answers(c, number)))
         )
@@ -290,11 +315,11 @@ class Owner:
     def log(self) -> list[dict[str, Any]]:
         """Who was asked what, when, why and by which model: one record per event, no answered group."""
         with self._session.store.reading() as connection:
-            return list(log.entries(connection, self._session.materials.campaign))
+            return list(log.entries(connection, self._session.number))
 
     def verify_log(self, noted: str | None = None) -> LogCheck:
         """Whether anybody tampered with the log, or with the files it names; `noted` is a `head` written down earlier.
 
         All files are read: what is shown, what is learnt from, and what was computed from that.
         """
-        return log.verify_all(self._session.materials, noted)
+        return log.verify_all(self._session.store, self._session.number, lambda: self._session.materials, noted)

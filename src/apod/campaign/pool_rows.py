@@ -14,9 +14,13 @@ import pandas as pd
 from apod.campaign.engine import GroupAnswer
 from apod.campaign.materials import Features, Materials
 from apod.campaign.state import Proposal
+from apod.data.blocks import encode_numbers, fit_numbers, is_large
 from apod.data.dataset import IntArray
+from apod.data.encode import TableEncoder
 from apod.errors import InputError
+from apod.method.group_knowledge import read_knowledge
 from apod.method.selection import Choice, named_reason
+from apod.method.settings import Settings
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +63,29 @@ class PoolRows:
 def part(features: Features, rows: IntArray) -> Features:
     """These rows of a campaign's features."""
     return features.iloc[rows] if isinstance(features, pd.DataFrame) else features[rows]
+
+
+def table_encoder(materials: Materials, settings: Settings) -> TableEncoder:
+    """How columns are read: as the rows that the campaign began with teach, those held out apart."""
+    first, rules = materials.original, materials.settings
+    known = read_knowledge(settings, rules.groups, rules.label_names) if settings.corrects else None
+    seen, gaps = part(first.features(), first.training_rows()), settings.body != "precomputed"
+    return TableEncoder(gaps=gaps).fit(seen, read_as=None if known is None else known.read_as)
+
+
+def check_encodable(materials: Materials, features: Features) -> None:
+    """InputError where new rows could not be read as the campaign's are: one such row would end all refits."""
+    settings, rules = materials.settings.method, materials.settings
+    if settings is None:  # an engine of one's own
+        return
+    first = materials.original
+    if settings.body == "precomputed" and isinstance(features, np.ndarray) and is_large(len(first)):
+        encode_numbers(fit_numbers(np.asarray(first.batch_features(0))), features)
+        return
+    encoder = table_encoder(materials, settings)
+    encoded, known = encoder.transform(features), read_knowledge(settings, rules.groups, rules.label_names)
+    if known is not None and settings.corrects:
+        known.placed(encoder, encoded)
 
 
 def pool_rows(materials: Materials) -> PoolRows:

@@ -73,7 +73,7 @@ class Reviews:
         name, groups = clean_name("reviewer's name", reviewer), self._session.settings.groups
 
         def look(connection: Connection, state: State, at: int) -> tuple[Asked, Why, dict[str, int]] | None:
-            values = read_answers(connection, self._session.materials.campaign)
+            values = read_answers(connection, self._session.number)
             for asked, why in _waiting(state, values):
                 if not _was_asked(state, asked.row, name):
                     return asked, why, _opinions(state, asked, values, groups)
@@ -116,7 +116,7 @@ class Reviews:
 
     def summary(self) -> ReviewSummary:
         """How many wait and are decided, and the annotators' agreement before and after."""
-        number = self._session.materials.campaign
+        number = self._session.number
 
         def look(connection: Connection, state: State, at: int) -> ReviewSummary:
             values = read_answers(connection, number)

@@ -91,15 +91,14 @@ class Session:
         self.journal = Journal(store, row.id)
         self.reader = Journal(store, row.id)  # looking through all answers must not hold up those who ask and tell
         logged = created.get("computed") == "logged"
-        self.materials = Materials(self.settings, self.files, created["materials"], self.reader, logged)
+        self._materials = Materials(self.settings, self.files, created["materials"], self.reader, logged)
+        self.number: int = row.id
         self._factory, self.mode = engine or default_engine, refit
         self.models = Files(self.files.folder / f"models-{row.id}")
-        self._engine: Engine | None = None
+        self._numerics: tuple[Engine, Materials] | None = None
         self._building, self._starting = threading.Lock(), threading.Lock()
-        manifest = self.materials.manifest["display"]
-        self._display = Display(self.files, manifest) if manifest is not None else None
         ahead = ON_DEMAND if refit == "demand" else None
-        self.refitter = Refitter(self.reader, self.models, self.materials, self.engine, lead_seconds, ahead)
+        self.refitter = Refitter(self.reader, self.models, self.settings, self.numerics, lead_seconds, ahead)
         self._background: Background | Worker | None = None
         self.overwriting = Overwriting(self.journal, self.models)
         self.overwriting.attempt()
@@ -120,17 +119,31 @@ class Session:
             background.stop()
         self.store.dispose()
 
-    def engine(self) -> Engine:
-        """The numerics, built when first needed."""
+    @property
+    def materials(self) -> Materials:
+        """The pool as it is now: rows may have arrived by another process."""
+        self._materials = self.reader.view(lambda connection, state, at: self._materials.as_of(state))
+        return self._materials
+
+    def _materials_of(self, row: int) -> Materials:
+        """A pool that has this row, without a look into the database where that is known."""
+        return self._materials if row < len(self._materials) else self.materials
+
+    def numerics(self) -> tuple[Engine, Materials]:
+        """The engine and the rows it knows: built when first needed, and again once rows have arrived."""
+        materials = self.materials
         with self._building:
-            if self._engine is None:
-                self._engine = self._factory(self.materials)
-            return self._engine
+            if self._numerics is None or self._numerics[1].added != materials.added:
+                self._numerics = self._factory(materials), materials
+            return self._numerics
+
+    def engine(self) -> Engine:
+        """The numerics for all rows there are now."""
+        return self.numerics()[0]
 
     def collected(self) -> Collected:
         """All answers that stand, one by one, checked against the log."""
-        number = self.materials.campaign
-        return self.reader.view(lambda c, state, at: collect(state, checked_answers(c, number, state)))
+        return self.reader.view(lambda c, state, at: collect(state, checked_answers(c, self.number, state)))
 
     def trial(self) -> Trial | None:
         """The frozen correction that is kept, and how far its verification is; None where there is none."""
@@ -140,10 +153,14 @@ class Session:
 
     def shown(self, row: int) -> tuple[str, dict[str, object]]:
         """A row's id and what an annotator may see of it."""
-        if self._display is not None:
-            return self._display.row(row)
-        features = np.asarray(self.materials.features())
-        return str(row), {f"x{index}": value for index, value in enumerate(features[row].tolist())}
+        materials = self._materials_of(row)
+        batch, place = materials.place(row)
+        manifest = materials.batches[batch]["display"]
+        if manifest is not None:
+            row_id, values = Display(self.files, manifest).row(place)
+            return row_id or str(row), values
+        features = np.asarray(materials.batch_features(batch))
+        return str(row), {f"x{index}": value for index, value in enumerate(features[place].tolist())}
 
     def _start(self) -> None:
         """Start whoever refits in the background, once."""
@@ -189,7 +206,7 @@ class Session:
             image = None if named is None else Pictures(settings.image_root).path(str(named))
             values = {name: value for name, value in values.items() if name in settings.show}
             values.pop(settings.image_column, None)
-        label = settings.label_names[self.materials.label(held.row)] if settings.show_label else None
+        label = settings.label_names[self._materials_of(held.row).label(held.row)] if settings.show_label else None
         return Question(
             id=held.id,
             campaign=self.name,

@@ -140,6 +140,9 @@ class State:
     frozen: list[int] = field(default_factory=list)  # events that froze a correction to verify; what it is is sealed
     model: str | None = None
     model_answers: int = 0
+    model_added: int = 0  # how many additions of rows it knows
+    added: list[Mapping[str, object]] = field(default_factory=list)  # files of rows that arrived later, batch by batch
+    added_queue: int = -1  # proposals of this generation, and before, do not know them
     questions: dict[int, Asked] = field(default_factory=dict)
     rows: dict[int, int] = field(default_factory=dict)  # row -> its question, gold apart
     gold: dict[int, int] = field(default_factory=dict)  # row -> event that holds the known answer

@@ -63,7 +63,7 @@ def packed(session: Session, form: str, tasks: int = 0, task_days: float = 0) ->
 
 def records(session: Session, sealed: bool = True) -> list[Record]:
     """All answers that stand and are not erased, in the order of their questions; with or without what is sealed."""
-    number, groups = session.materials.campaign, session.settings.groups
+    number, groups = session.number, session.settings.groups
 
     def look(connection: Connection, state: State, at: int) -> list[Record]:
         values = checked_answers(connection, number, state)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from apod.cli.campaign_new import new
-from apod.cli.campaign_owner import archive, backup, expire, extend, restore, review, set_
+from apod.cli.campaign_owner import add, archive, backup, expire, extend, restore, review, set_
 from apod.cli.campaign_report import latest_audit, report, show_status
 from apod.cli.shared import (
     FILES,
@@ -345,11 +345,14 @@ def show_log(url: str = URL, campaign: str | None = NAME, files: Path | None = F
 
 def add_commands(app: typer.Typer) -> None:
     """Hang the campaign commands into the application."""
-    campaign = typer.Typer(help="Create, list, extend, change, pause, end and upgrade campaigns.", no_args_is_help=True)
+    campaign = typer.Typer(
+        help="Create, list, extend, add to, change, pause, end and upgrade campaigns.", no_args_is_help=True
+    )
     for name, command in (
         ("new", offers_settings(new, leave_out=("questions_per_round", "least_gain"))),
         ("list", list_),
         ("extend", extend),
+        ("add", add),
         ("set", set_),
         ("pause", pause),
         ("resume", resume),

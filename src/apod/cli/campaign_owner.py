@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from apod.cli.shared import FILES, JSON, NAME, URL, echo, echo_json, opened_campaign
+from apod.cli.shared import DECIMAL, ENCODING, FILES, JSON, NAME, SEP, URL, echo, echo_json, opened_campaign
 from apod.errors import InputError
 
 
@@ -31,6 +31,52 @@ def extend(
         echo_json({"budget": found.budget, "answered": found.answered, "remaining": found.remaining})
         return
     echo(f"The budget is {found.budget} answers; {found.answered} are in, {found.remaining} can be asked for.")
+
+
+def add(
+    url: str = URL,
+    table: Path = typer.Argument(
+        exists=True, help="New rows: a table with the columns of the campaign's, or a .npy matrix as wide as its own."
+    ),
+    label: str | None = typer.Option(
+        None, help="Of a .npy matrix, its .npy labels; the label column, where the campaign does not know it."
+    ),
+    known_groups: str | None = typer.Option(
+        None, help="The same of groups that you hand in: answers that cost nothing."
+    ),
+    id_column: str | None = typer.Option(
+        None, help="Column with an id per person, where the campaign does not know it."
+    ),
+    pictures: Path | None = typer.Option(
+        None, exists=True, help="Folder, tar or zip of the new pictures (default: the folder of the campaign's)."
+    ),
+    sep: str | None = SEP,
+    decimal: str | None = DECIMAL,
+    encoding: str | None = ENCODING,
+    campaign: str | None = NAME,
+    files: Path | None = FILES,
+    as_json: bool = JSON,
+) -> None:
+    """Add rows that arrived later, all of them or none; answers stay, and the base model is not fitted again.
+
+    Example: apod campaign add hiring.db more.csv
+    """
+    from apod.campaign.growth import AddOptions
+    from apod.cli.progress_lines import shown_progress
+    from apod.data.text_files import dialect
+
+    how = dialect(sep, decimal, encoding)
+    with opened_campaign(url, campaign, files) as opened, shown_progress("Adding rows") as progress:
+        done = opened.owner.add(table, options=AddOptions(label, known_groups, id_column, pictures, how, progress))
+    if as_json:
+        echo_json(asdict(done))
+        return
+    last = done.total - 1
+    echo(f"{done.rows} rows added, {done.first} to {last}; {done.total} in all. The next questions know them.")
+    if done.held_out:
+        echo(f"{done.held_out} of them are held out for the audit.")
+    if done.known:
+        echo(f"{done.known} groups came with them; they cost nothing.")
 
 
 def set_(

@@ -11,7 +11,7 @@ A pool of more than `LARGE` rows changes three things, and a smaller one nothing
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -75,6 +75,19 @@ def empty_matrix(rows: int, like: Stored, dtype: npt.DTypeLike | None = None, *,
         return np.empty(shape, dtype=kind)
     with tempfile.TemporaryFile(prefix="apod-") as file:  # its space is freed with the last array over it
         return np.asarray(np.memmap(file, dtype=kind, mode="w+", shape=shape))
+
+
+def joined(parts: Sequence[Stored]) -> Stored:
+    """The rows of several matrices below one another; one alone is not copied."""
+    if len(parts) == 1:
+        return parts[0]
+    found = empty_matrix(sum(map(len, parts)), parts[0], np.result_type(*(part.dtype for part in parts)))
+    start = 0
+    for part in parts:
+        for here, block in blocks(part):
+            found[start + here.start : start + here.stop] = block
+        start += len(part)
+    return found
 
 
 def moments(matrix: Stored, size: int | None = None) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:

@@ -145,20 +145,24 @@ def read_columns(frame: pd.DataFrame, decimal: Decimal | None = None) -> list[Ta
     ]
 
 
-def read_like(frame: pd.DataFrame, numbers: Sequence[str], words: Sequence[str], what: str) -> pd.DataFrame:
+def read_like(
+    frame: pd.DataFrame, numbers: Sequence[str], words: Sequence[str], what: str, by: str = "the classifier"
+) -> pd.DataFrame:
     """These columns of a table as another table's were understood before: numbers, or words.
 
-    TableProblems with all that is wrong; `what` is the table's name.
+    TableProblems with all that is wrong; `what` is the table's name, `by` says who reads them.
     """
     lost = [name for name in (*numbers, *words) if name not in frame.columns]
-    problems = [f"There is no column {name!r}, which the classifier reads: add it." for name in lost]
+    problems = [f"There is no column {name!r}, which {by} reads: add it." for name in lost]
     texts = {name: text_of(frame[name]) for name in (*numbers, *words) if name not in lost}
     decimal = decimal_of([text for text in texts.values() if text is not None])
     found: dict[str, pd.Series[Any]] = {}
     for name, text in texts.items():
         try:
             found[name] = (
-                _as_words(name, frame[name], text) if name in words else _as_numbers(name, frame[name], text, decimal)
+                _as_words(name, frame[name], text)
+                if name in words
+                else _as_numbers(name, frame[name], text, decimal, by)
             )
         except InputError as error:
             problems.append(str(error))
@@ -167,7 +171,9 @@ def read_like(frame: pd.DataFrame, numbers: Sequence[str], words: Sequence[str],
     return pd.DataFrame(found, index=frame.index)
 
 
-def _as_numbers(name: str, column: pd.Series[Any], text: Text | None, decimal: Decimal | None) -> pd.Series[Any]:
+def _as_numbers(
+    name: str, column: pd.Series[Any], text: Text | None, decimal: Decimal | None, by: str
+) -> pd.Series[Any]:
     if column.isna().all() or (text is not None and not text.cells):
         return pd.Series(np.nan, index=column.index)
     if text is not None and {cell.casefold() for cell in text.cells} <= YES | NO:  # also where all say the same
@@ -178,7 +184,7 @@ def _as_numbers(name: str, column: pd.Series[Any], text: Text | None, decimal: D
     )
     if kind == "category":
         where = "" if text is None else f" ({text.first(np.ones(len(text.cells), dtype=bool))})"
-        raise InputError(f"Column {name!r} held numbers when the classifier was made and holds text{where}: mend it.")
+        raise InputError(f"Column {name!r} held numbers when {by} was made and holds text{where}: mend it.")
     return values
 
 

@@ -312,6 +312,11 @@ def _row(bad: Any) -> str:
 
 def read_labels(name: str, column: pd.Series[Any], positive: str | None) -> Labels:
     """The labels of a file's column; text that spells numbers is numbers."""
+    return binary_labels(f"Label column {name!r}", label_cells(name, column), positive)
+
+
+def label_cells(name: str, column: pd.Series[Any]) -> pd.Series[Any]:
+    """A column of labels without gaps, one spelling for each; InputError where that cannot be."""
     missing = column.isna().to_numpy()
     if missing.any():
         raise InputError(
@@ -323,4 +328,4 @@ def read_labels(name: str, column: pd.Series[Any], positive: str | None) -> Labe
         numbers = pd.to_numeric(column, errors="coerce")
         column = column if numbers.isna().any() else numbers  # so that 1 and 1.0 are one label
         refuse_variants(f"Label column {name!r}", column)
-    return binary_labels(f"Label column {name!r}", column, positive)
+    return column

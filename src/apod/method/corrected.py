@@ -146,6 +146,7 @@ class ModelPool:
     people: Scored  # the training part, scored out of fold where the model was fitted on it, then the others
     labels: IntArray  # (n,) 0 or 1
     training: int  # so many come first: only these may be asked about
+    reading: int | None = None  # so many say how f_a reads; None: all of these
 
     def mitigation(
         self, settings: Settings, n_groups: int, seed: int, key: str = "", known: GroupKnowledge | None = None
@@ -162,6 +163,7 @@ class ModelPool:
             seed=seed,
             key=key,
             selector=settings.selector,
+            reading=self.reading,
             knowledge=None if known is None else known.placed(self.scored.encoder, self.people.inputs),
             blocks=self.scored.encoder.embedded_blocks(),
         )

@@ -116,13 +116,14 @@ def make_population(
     prior: Prior = DEFAULT_PRIOR,
     knowledge: PlacedKnowledge | None = None,
     blocks: Sequence[EmbeddedBlock] = (),
+    reading: int | None = None,
 ) -> Population:
-    """The first `training` people say how f_a reads inputs; the others are read the same way.
+    """The first `training` people, or `reading` of them, say how f_a reads; the others are read the same way.
 
     blocks: the columns of the inputs that are an embedding, for each.
     """
     told = None if knowledge is None else knowledge.factors
-    reader = fit_reader(take(people, slice(0, training)), seed, told, blocks)
+    reader = fit_reader(take(people, slice(0, reading or training)), seed, told, blocks)
     columns = reader.columns(people).astype(np.float32)
     means = None if knowledge is None else knowledge.means(reader.centre, reader.ordinary_count, columns.shape[1])
     shares = None if knowledge is None else told_shares(knowledge, columns, people.labels)

@@ -59,6 +59,7 @@ class ModelMitigation:
         seed: int,
         key: str = "",
         selector: str = "gap",
+        reading: int | None = None,
         knowledge: PlacedKnowledge | None = None,
         blocks: Sequence[EmbeddedBlock] = (),
     ) -> None:
@@ -66,11 +67,21 @@ class ModelMitigation:
 
         labels (n,) 0 or 1 · training: so many come first, and only these are asked about · cut: the calibrated
         probability at which the model's decision changes · key: what tells this population's randomness from others' ·
-        blocks: the inputs' columns that are an embedding, for each.
+        blocks: the inputs' columns that are an embedding, for each · reading: the first so many say how f_a reads; all
+        who may be asked about by default.
         """
         people = People(scored.inputs, labels, scored.decisions, scored.margins)
         self.population: Population = make_population(
-            notion, people, scored.eta, cut, training, n_groups, seed, knowledge=knowledge, blocks=blocks
+            notion,
+            people,
+            scored.eta,
+            cut,
+            training,
+            n_groups,
+            seed,
+            knowledge=knowledge,
+            blocks=blocks,
+            reading=reading,
         )
         self.limits, self.seed, self.key, self.selector = limits, seed, key, selector
         self.answers = [Answers()]
