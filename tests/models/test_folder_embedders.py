@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import save_file
 
-from apod.errors import InputError
+from apod.errors import DataUnavailable, InputError, UnknownName
+from apod.models.embedders import open_picture_embedder
 from apod.models.folder_embedders import open_picture_model, open_text_model
 
 transformers = pytest.importorskip("transformers")
@@ -104,3 +107,114 @@ def test_a_picture_model_pools_what_it_sees(tmp_path: Path) -> None:
     with torch.no_grad():
         expected = transformers.AutoModel.from_pretrained(tmp_path)(pixel_values=x).pooler_output
     np.testing.assert_allclose(embedder.forward([embedder.prepare(file.getvalue())]), expected.numpy(), atol=1e-5)
+
+
+class Tiny(torch.nn.Module):
+    """A body and a classifier, as timm and torchvision build them."""
+
+    def __init__(self, classes: int = 5) -> None:
+        super().__init__()
+        self.body = torch.nn.Linear(3, 4)
+        self.fc = torch.nn.Linear(4, classes) if classes else torch.nn.Identity()
+        self.pretrained_cfg = {"input_size": (3, 16, 24), "mean": (0.0,) * 3, "std": (1.0,) * 3}
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.fc(self.body(x.mean(dim=(2, 3))))
+
+
+@pytest.fixture
+def libraries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """timm and torchvision with one architecture each; neither is needed to test that they are asked for no more."""
+
+    def create(name: str, *, pretrained: bool, num_classes: int) -> Tiny:
+        assert not pretrained
+        return Tiny(num_classes)
+
+    def get(name: str, *, weights: None) -> Tiny:
+        return Tiny()
+
+    own = {"list_models": staticmethod(lambda: ["tiny", "resnet18"])}
+    monkeypatch.setitem(sys.modules, "timm", type("timm", (), {**own, "create_model": staticmethod(create)}))
+    monkeypatch.setitem(sys.modules, "torchvision", type("torchvision", (), {}))
+    monkeypatch.setitem(sys.modules, "torchvision.models", type("models", (), {**own, "get_model": staticmethod(get)}))
+
+
+def saved_weights(path: Path) -> Tiny:
+    torch.manual_seed(1)
+    model = Tiny()
+    save_file(model.state_dict(), path)
+    return model
+
+
+def red(size: tuple[int, int] = (20, 20)) -> bytes:
+    file = io.BytesIO()
+    Image.new("RGB", size, (255, 0, 0)).save(file, "PNG")
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(("package", "size"), [("timm", (24, 16)), ("torchvision", (224, 224))])
+def test_an_architecture_by_name_reads_weights_from_disk_without_its_classifier(
+    package: str, size: tuple[int, int], libraries: None, tmp_path: Path
+) -> None:
+    model = saved_weights(tmp_path / "own.safetensors")
+    embedder = open_picture_embedder(f"{package}:tiny:{tmp_path / 'own.safetensors'}")
+    assert (embedder.size, embedder.width) == (size, 4)
+    colour = torch.tensor([1.0, 0.0, 0.0])
+    if package == "torchvision":
+        colour = (colour - torch.tensor([0.485, 0.456, 0.406])) / torch.tensor([0.229, 0.224, 0.225])
+    expected = model.body(colour).detach().numpy()
+    np.testing.assert_allclose(embedder.forward([embedder.prepare(red())])[0], expected, atol=1e-5)
+    again = open_picture_embedder(embedder.name)
+    assert again.fingerprint == embedder.fingerprint
+
+
+def test_a_folder_of_timm_names_its_architecture(libraries: None, tmp_path: Path) -> None:
+    saved_weights(tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps({"architecture": "tiny", "num_features": 4}))
+    assert open_picture_embedder(str(tmp_path)).width == 4
+
+
+def test_weights_that_do_not_fit_or_are_damaged_are_refused(libraries: None, tmp_path: Path) -> None:
+    path = tmp_path / "own.safetensors"
+    saved_weights(path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-7])
+    with pytest.raises(InputError, match="does not load"):
+        open_picture_embedder(f"timm:tiny:{path}")
+    path.write_bytes(b"\xff" * 64)
+    with pytest.raises(InputError, match="does not load"):
+        open_picture_embedder(f"timm:tiny:{path}")
+    save_file({"body.weight": torch.zeros(4, 3)}, path)
+    with pytest.raises(InputError, match=r"'body.bias' is missing or too much"):
+        open_picture_embedder(f"timm:tiny:{path}")
+    save_file({**Tiny().state_dict(), "evil": torch.zeros(1)}, path)
+    with pytest.raises(InputError, match=r"'evil' is missing or too much"):
+        open_picture_embedder(f"torchvision:tiny:{path}")
+    save_file({**Tiny().state_dict(), "body.weight": torch.zeros(9, 9)}, path)
+    with pytest.raises(InputError, match="does not load"):
+        open_picture_embedder(f"timm:tiny:{path}")
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "said"),
+    [
+        ("timm:tinny:{}/own.safetensors", UnknownName, "tiny"),
+        ("timm:hf-hub:someone/model", InputError, "is no file of safetensors"),
+        ("timm:tiny:{}/own.pth", InputError, "pickled ones are never read"),
+        ("timm:tiny", UnknownName, "timm:NAME:FILE.safetensors"),
+        ("{}/own.safetensors", InputError, "is no folder: name a model's folder, or timm:NAME:"),
+    ],
+)
+def test_what_cannot_be_opened_is_said_with_the_remedy(
+    name: str, error: type[Exception], said: str, libraries: None, tmp_path: Path
+) -> None:
+    saved_weights(tmp_path / "own.safetensors")
+    with pytest.raises(error, match=said):
+        open_picture_embedder(name.format(tmp_path))
+
+
+def test_a_library_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    saved_weights(tmp_path / "own.safetensors")
+    monkeypatch.setitem(sys.modules, "timm", None)
+    with pytest.raises(DataUnavailable, match=r"timm cannot be used .*: pip install timm, in the version"):
+        open_picture_embedder(f"timm:tiny:{tmp_path / 'own.safetensors'}")

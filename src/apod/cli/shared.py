@@ -42,7 +42,9 @@ LABELS: Any = typer.Option(None, help="For a folder or archive of pictures: the 
 PICTURE_COLUMN: Any = typer.Option(None, help="The column with pictures (bytes or paths), or that names them.")
 COLUMNS: Any = typer.Option(None, help="Beside pictures and texts: the only columns that are features (default: all).")
 TEXT: Any = typer.Option(None, help="Columns of free text to learn from, comma-separated.")
-EMBED: Any = typer.Option(None, help="What embeds pictures: efficientnet-lite0 (default), or a model's folder.")
+EMBED: Any = typer.Option(
+    None, help="What embeds pictures: efficientnet-lite0 (default), a model's folder, or timm:NAME:FILE."
+)
 TEXT_EMBED: Any = typer.Option(None, help="What embeds texts: hashed (default), or a sentence model's folder.")
 PICTURE_SIZE: Any = typer.Option(None, help="Width x height that pictures are squeezed to (default: 112x128).")
 SKIP_BAD: Any = typer.Option(False, "--skip-bad", help="Leave rows out whose picture cannot be used, and count them.")

