@@ -151,7 +151,7 @@ def test_what_cannot_be_scored_says_so_in_one_line() -> None:
     for weights, message in (
         ([1, 1, -1, 1], "1 negative weights"),
         ([1, np.nan, 1, 1], "1 missing or infinite weights"),
-        ([0, 0, 0, 0], "0 in every row"),
+        ([0, 0, 0, 0], "zero in every row"),
         ([1, 1], "shape"),
         (["a", 1, 1, 1], "no number"),
     ):

@@ -16,9 +16,10 @@ from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.model_selection import FixedThresholdClassifier
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 
-from apod import APODClassifier
+from apod import APODClassifier, make_example
 from apod.classifier import NoGroupsWarning
 from apod.classifier.deployment import classifier_of
 from apod.errors import InputError
@@ -306,3 +307,29 @@ def test_a_row_that_the_model_fails_on_is_named(people: People) -> None:
             InputError, match=r"LogisticRegression failed with ValueError on row 17 \(counting from 0\)"
         ):
             fair.at(strength).predict(hole)
+
+
+def test_sample_weight_reaches_model_calibration_and_correction() -> None:
+    people = make_example(500, seed=2)
+    known = np.where(np.arange(500) % 5 == 0, np.array(people.group_names, dtype=object)[people.groups], None)
+    plain = APODClassifier(random_state=0).fit(people.features, people.labels, sensitive_features=known)
+    alike = APODClassifier(random_state=0).fit(
+        people.features, people.labels, sensitive_features=known, sample_weight=np.full(500, 3.0)
+    )
+    np.testing.assert_allclose(alike.tradeoff_.to_numpy(), plain.tradeoff_.to_numpy(), atol=2e-3)
+    weights = np.where(people.groups == 0, 5.0, 1.0)
+    fit = APODClassifier(LogisticRegression(), random_state=0)
+    fit.fit(people.features, people.labels, sensitive_features=known, sample_weight=weights)
+    own = LogisticRegression().fit(people.features, people.labels, sample_weight=weights)
+    np.testing.assert_allclose(fit.at(0.0).predict_proba(people.features), own.predict_proba(people.features))
+    assert fit.tradeoff_["gap"].iloc[0] != plain.tradeoff_["gap"].iloc[0]
+
+
+def test_weights_that_cannot_be_used_are_refused_in_a_line() -> None:
+    people = make_example(60, seed=2)
+    with pytest.raises(InputError, match="KNeighborsClassifier takes no sample_weight"):
+        APODClassifier(KNeighborsClassifier()).fit(people.features, people.labels, sample_weight=np.ones(60))
+    with pytest.raises(InputError, match="sample_weight is for a corrected model"):
+        APODClassifier(body="contrastive").fit(people.features, people.labels, sample_weight=np.ones(60))
+    with pytest.raises(InputError, match="sample_weight has 1 negative weights"):
+        APODClassifier().fit(people.features, people.labels, sample_weight=[-1.0] + [1.0] * 59)

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, precision_score
 
 from apod.errors import InputError, UnknownName
+from apod.fairness.counts import weighted_counts
 from apod.fairness.metrics import (
     METRICS,
     SHOWN_RATES,
@@ -29,6 +30,7 @@ from apod.fairness.metrics import (
     group_counts,
     soft_group_counts,
 )
+from apod.fairness.notions import EQUALIZED_ODDS, member_rates
 from apod.fairness.resampling import bootstrap, paired_bootstrap
 
 NAN = math.nan
@@ -467,3 +469,49 @@ def test_metrics_and_bound_load_neither_torch_nor_pandas():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+def test_weighted_counts_are_rows_that_occur_so_often_and_their_rows_are_kept():
+    rng = np.random.default_rng(8)
+    y, pred, group = rng.integers(0, 2, 90), rng.integers(0, 2, (3, 90)), rng.integers(-1, 3, 90)
+    often = 1 + np.arange(90) % 4
+    rows = np.repeat(np.arange(90), often)
+    found = weighted_counts(y, pred, group, 3, often.astype(float))
+    np.testing.assert_allclose(found.cells, group_counts(y[rows], pred[:, rows], group[rows], 3).cells)
+    np.testing.assert_array_equal(found.rows, group_counts(y, pred, group, 3).cells)
+    metrics = Metrics.from_counts(found[1], "abc", warn=False)
+    assert [own.n for own in metrics.groups.values()] == [(group == a).sum() for a in range(3)]
+    assert metrics.gap == Metrics.from_counts(group_counts(y[rows], pred[1, rows], group[rows], 3), "abc").gap
+    assert weighted_counts(y, pred, group, 3, None).squares is None
+
+
+def test_weighted_intervals_are_those_of_resampled_rows():
+    rng = np.random.default_rng(9)
+    y, pred, group = filled(rng, 400, 2)
+    weights = rng.exponential(size=400)
+    found = bootstrap(weighted_counts(y, pred, group, 2, weights), rng, resamples=4000)
+    member = np.eye(2)[group]
+    gaps = []
+    for _ in range(2000):
+        own = member * (weights * rng.poisson(1.0, 400))[:, None]
+        gaps.append(EQUALIZED_ODDS.gap(member_rates(EQUALIZED_ODDS, y, pred[None], own[None]))[0, 0])
+    low, high = np.quantile(gaps, (0.025, 0.975))
+    assert (found["gap"].low, found["gap"].high) == (pytest.approx(low, abs=0.03), pytest.approx(high, abs=0.03))
+    change = paired_bootstrap(y, pred, 1 - pred, group, 2, rng, weights=weights)
+    assert float(change["accuracy"].value) == pytest.approx(np.average(2 * (y != pred) - 1, weights=weights))
+
+
+@pytest.mark.slow
+def test_weighted_intervals_cover_the_rates_of_everybody():
+    """Samples whose weights undo how they were drawn: 500 of 200 rows, the 95 % interval of a TPR difference."""
+    rng = np.random.default_rng(10)
+    y, pred, group = filled(rng, 20_000, 2)
+    chance = np.where((pred == 1) & (group == 0), 0.3, 1.0) * rng.uniform(0.2, 1, 20_000)
+    truth = METRICS["tpr"](group_counts(y, pred, group, 2))
+    covered = 0
+    for _ in range(500):
+        rows = rng.choice(20_000, 400, p=chance / chance.sum())
+        counts = weighted_counts(y[rows], pred[rows], group[rows], 2, 1 / chance[rows])
+        own = bootstrap(counts, rng, resamples=400)["tpr"]
+        covered += int(own.low[0] <= truth[0] <= own.high[0])
+    assert 0.91 * 500 <= covered <= 0.985 * 500, covered

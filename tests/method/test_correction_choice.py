@@ -151,3 +151,37 @@ def test_where_nothing_is_affordable_the_weakest_correction_of_the_greatest_wort
 
 def test_common_noise_has_no_mean() -> None:
     np.testing.assert_allclose(common_noise(64, 2, 3, np.random.default_rng(0)).mean(axis=0), 0, atol=1e-15)
+
+
+def test_weights_are_people_who_occur_so_often_in_rates_and_costs() -> None:
+    people, changes_at, members = population(300, np.random.default_rng(5))
+    band = bands(changes_at, STRENGTHS)
+    often = 1 + np.arange(300) % 3
+    rows = np.repeat(np.arange(300), often)
+    repeated = Judged(people.labels[rows], people.decisions[rows])
+    want = costs(repeated, band[:, rows], len(STRENGTHS))
+    weights = often / often.mean()
+    found = costs(replace(people, weights=weights), band, len(STRENGTHS))
+    for name in ("accuracy", "balanced", "changed"):
+        np.testing.assert_allclose(getattr(found, name), getattr(want, name), atol=1e-12)
+    assert (found.accuracy_error > 0).all()
+    alike = costs(replace(people, weights=np.ones(300)), band, len(STRENGTHS))
+    for name, values in vars(costs(people, band, len(STRENGTHS))).items():
+        np.testing.assert_allclose(getattr(alike, name), values, atol=1e-12, err_msg=name)
+    own = trace_paths(EQUALIZED_ODDS, people, band, 2, (1, 2), [(slice(None), (members * weights[:, None])[:, None])])
+    twice = trace_paths(EQUALIZED_ODDS, repeated, band[:, rows], 2, (1, 2), [(slice(None), members[rows][:, None])])
+    np.testing.assert_allclose(own.rates, twice.rates, atol=1e-6)
+    assert (
+        own.people < trace_paths(EQUALIZED_ODDS, people, band, 2, (1, 2), [(slice(None), members[:, None])]).people
+    ).all()
+
+
+def test_weighted_costs_have_the_error_that_repeated_samples_show() -> None:
+    rng, found = np.random.default_rng(1), []
+    for _ in range(1500):
+        people, changes_at, _ = population(200, rng)
+        weights = rng.exponential(size=200)
+        lost = costs(replace(people, weights=weights / weights.mean()), bands(changes_at, STRENGTHS), len(STRENGTHS))
+        found.append([lost.accuracy, lost.accuracy_error, lost.balanced, lost.balanced_error])
+    means, errors = np.array(found)[:, [0, 2]], np.array(found)[:, [1, 3]]
+    np.testing.assert_allclose(errors.mean(axis=0), means.std(axis=0), rtol=0.12)

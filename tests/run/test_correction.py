@@ -16,8 +16,9 @@ from sklearn.linear_model import LogisticRegression
 from apod import APODClassifier
 from apod.data import UNKNOWN, Dataset, blocks, make_example, split_rows
 from apod.data.embeddings import load_embedded
-from apod.data.own import FileColumns
+from apod.data.own import FileColumns, load_file
 from apod.errors import CheckpointError, InputError
+from apod.evidence.sources import Stated, evidence_of_run
 from apod.fairness.metrics import evaluate
 from apod.method.algorithm1 import Question
 from apod.method.selection import Choice
@@ -367,3 +368,39 @@ def test_groups_that_are_handed_in_stay_in_the_training_part_of_a_large_pool(lar
     known[train[::3]] = large.groups[train[::3]]
     outcome = run_experiment(replace(large, known=known), SETTINGS, seed=1, budget=0)
     assert outcome.result["known_groups"] == len(train[::3])
+
+
+def test_a_weighted_run_reports_the_rates_of_the_people_that_rows_stand_for(people: Dataset) -> None:
+    weights = 0.5 + (np.arange(len(people)) % 5) * (1 + people.groups)
+    weighted = replace(people, weights=weights, weight="w")
+    found = run_experiment(weighted, SETTINGS, seed=1, budget=BUDGET)
+    test, decided = found.approach.split.test, found.finished.decided[found.finished.selected]
+    labels, groups, own = people.labels[test], people.groups[test], weights[test]
+    for code, name in enumerate(people.group_names):
+        inside = (groups == code) & (labels == 1)
+        rate = float(np.average(decided[inside], weights=own[inside]))
+        shown = found.result["selected"]["groups"][name]
+        assert shown["tpr"] == pytest.approx(rate, abs=1e-12)
+        assert shown["n"] == int((groups == code).sum())
+    assert found.result["selected"]["accuracy"] == pytest.approx(np.average(decided == labels, weights=own))
+    assert found.result["data"]["weight"] == "w"
+    assert "weighted by &#39;w&#39;" in render_report(found.result)
+    with pytest.raises(InputError, match="Evidence is recomputed from counts of people"):
+        evidence_of_run(found.result, Stated(), {})
+    with pytest.raises(InputError, match="Weights are for a corrected model"):
+        run_experiment(weighted, replace(SETTINGS, body="contrastive", selector="typical"), seed=1, budget=BUDGET)
+
+
+def test_a_column_of_weights_is_read_and_no_feature(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"x": range(12), "hired": [0, 1] * 6, "g": ["a", "b", "b"] * 4, "w": ["1", "2,5", "0"] * 4})
+    said = FileColumns("hired", "g", weight="w")
+    frame.to_csv(tmp_path / "people.csv", index=False, sep=";")
+    found = load_file(tmp_path / "people.csv", said)
+    assert found.weights is not None
+    assert found.weights[:3].tolist() == [1.0, 2.5, 0.0]
+    assert list(found.features.columns) == ["x"]
+    assert found.take(np.array([1])).weights == [2.5]
+    for bad, message in (("-1", "4 negative weights"), ("", "4 missing or infinite weights"), ("much", "no number")):
+        frame.assign(w=["1", bad, "2"] * 4).to_csv(tmp_path / "people.csv", index=False, sep=";")
+        with pytest.raises(InputError, match=message):
+            load_file(tmp_path / "people.csv", said)

@@ -167,6 +167,7 @@ def fit_model(
     settings: Settings,
     seed: int,
     key: str,
+    weights: Floats | None = None,
 ) -> FittedModel:
     """Fit (or take) the model, and the correction that the known groups support.
 
@@ -178,10 +179,10 @@ def fit_model(
         read = reads.of(X)
         threshold = 0.5 if settings.threshold is None else settings.threshold
         unread = columns_named(settings.group_probability)
-        fitted = fit_standard(read, rows.labels, seed, threshold=threshold, unread=unread)
+        fitted = fit_standard(read, rows.labels, seed, threshold=threshold, unread=unread, weights=_mean_one(weights))
     else:
         y = classes[rows.labels if positive else 1 - rows.labels]
-        fitted = fit_estimator(estimator, X, y, seed, settings.threshold, classes[positive])
+        fitted = fit_estimator(estimator, X, y, seed, settings.threshold, classes[positive], weights)
         columns = None
         step = embedding_step(fitted.model.estimator) if isinstance(fitted.model, EstimatorModel) else None
         reads = fit_reads(X, rows.groups, rows.group_names, step)
@@ -191,13 +192,19 @@ def fit_model(
             _check_own_decisions(fitted.model)
     known = read_knowledge(settings, rows.group_names, [str(classes[1 - positive]), str(classes[positive])])
     read_as = None if known is None else known.read_as
-    pool = model_pool(fitted, (read if estimator is None else X, rows.labels), reads=(read, None), read_as=read_as)
+    given = read if estimator is None else X, rows.labels
+    pool = model_pool(fitted, given, reads=(read, None), read_as=read_as, weights=weights)
     mitigation = pool.mitigation(settings, max(2, len(rows.group_names)), seed, key, known)
     mitigation.answers[0] = rows.answers()
     refuse_contradiction(known, rows.labels, *mitigation.answers[0].known())
     mitigation.refit()
     own = estimator is not None
     return fitted_model(pool, mitigation, reads, columns, classes, positive, fitted.name, settings, own=own)
+
+
+def _mean_one(weights: Floats | None) -> Floats | None:
+    """Weights whose scale says nothing; a user's own model gets them as they were given."""
+    return None if weights is None else weights / weights.mean()
 
 
 def fitted_model(

@@ -30,6 +30,7 @@ from apod.classifier.saving import Saved, packed, read_saved, write_saved
 from apod.data import FairnessMetric
 from apod.data.groups import refuse_copies
 from apod.errors import CheckpointError, InputError
+from apod.fairness.counts import checked_weights
 from apod.fairness.metrics import UndefinedRateWarning
 from apod.method.settings import (
     BodyName,
@@ -243,7 +244,7 @@ class APODClassifier(FittedClassifier):
         self.metric = metric
         self.penalty = penalty
 
-    def fit(self, X: Any, y: Any, *, sensitive_features: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None) -> Self:
         """Fit on these rows and the groups that are known.
 
         Parameters
@@ -254,9 +255,12 @@ class APODClassifier(FittedClassifier):
             Labels of two classes.
         sensitive_features : array-like of shape (n,) or (n, k), default=None
             The group of every row, by name; None, NaN or pd.NA where it is not known. Several columns are merged.
+        sample_weight : array-like of shape (n,), default=None
+            How many people a row stands for, as in a survey. The model is fitted with it, and gaps, costs and their
+            intervals are of the people stood for. Of a correction alone.
         """
         asked = sensitive_features is not None or bool(self.strength)
-        return self._fit(X, y, lambda n: known_groups(sensitive_features, n), asked)
+        return self._fit(X, y, lambda n: known_groups(sensitive_features, n), asked, sample_weight)
 
     def fit_membership(self, X: Any, y: Any, membership: npt.ArrayLike, group_names: Sequence[str]) -> Self:
         """As `fit`, with groups known only with some probability, because annotators disagree or err.
@@ -271,13 +275,16 @@ class APODClassifier(FittedClassifier):
         """
         return self._fit(X, y, lambda n: probable_groups(membership, group_names, n), False)
 
-    def _fit(self, X: Any, y: Any, groups_of: Callable[[int], Groups], asked: bool) -> Self:
+    def _fit(self, X: Any, y: Any, groups_of: Callable[[int], Groups], asked: bool, weight: Any = None) -> Self:
         parameters = self.get_params(deep=False)
         settings, seed = checked_settings(parameters), seed_of(self.random_state)
         given = self._checked(X, self._encodes, reset=True)
         classes, positive, labels = checked_labels(y, self.positive)
         if len(labels) != rows_of(given):
             raise InputError(f"X has {rows_of(given)} rows and y has {len(labels)}: pass one label per row.")
+        weights = checked_weights("sample_weight", weight, len(labels))
+        if weights is not None and not settings.corrects:
+            raise InputError("sample_weight is for a corrected model: leave the body out, or the weights.")
         groups = groups_of(len(labels))
         if not groups.names and asked:
             warnings.warn(
@@ -290,7 +297,7 @@ class APODClassifier(FittedClassifier):
             refuse_copies(given, "sensitive_features", groups.codes, least=len(labels) // 2)  # few agree by chance
         if settings.corrects:
             rows = make_rows(labels, groups, None, seed)
-            state = fit_model(self.estimator, given, classes, positive, rows, settings, seed, NAME)
+            state = fit_model(self.estimator, given, classes, positive, rows, settings, seed, NAME, weights)
             return self._adopt(state, groups.names, self.strength)
         from apod.classifier.fitting import fit_bank  # with torch, which a corrected model does without
 

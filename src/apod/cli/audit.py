@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from apod.cli.shared import DECIMAL, ENCODING, SEP, echo, echo_json, words
+from apod.cli.shared import DECIMAL, ENCODING, SEP, WEIGHT, echo, echo_json, words
 from apod.errors import InputError
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def audit(
     notion: str = typer.Option(
         "equalized_odds", help="Whose gap: as in apod run, predictive_parity or selection_rate_ratio."
     ),
-    weight: str | None = typer.Option(None, help="Column that says how many people a row stands for (survey weights)."),
+    weight: str | None = WEIGHT,
     sep: str | None = SEP,
     decimal: str | None = DECIMAL,
     encoding: str | None = ENCODING,

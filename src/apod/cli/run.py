@@ -23,6 +23,7 @@ from apod.cli.shared import (
     SKIP_BAD,
     TEXT,
     TEXT_EMBED,
+    WEIGHT,
     echo,
     echo_json,
     embedder_names,
@@ -69,6 +70,7 @@ def run(
     score: str | None = typer.Option(
         None, help="The column with the scores of your own model, P(positive), to correct; by default one is fitted."
     ),
+    weight: str | None = WEIGHT,
     reference: str | None = typer.Option(None, help="The group the others are compared with (default: the larger)."),
     budget: float | None = typer.Option(None, help="Answers: a count, or a share (below 1) of the training part."),
     audit_share: float = typer.Option(0.0, help="Share of the budget kept for measuring, on random test people."),
@@ -134,6 +136,7 @@ def run(
         positive=positive,
         drop=tuple(words(drop or "")),
         known=known_groups,
+        weight=weight,
         dialect=dialect(sep, decimal, encoding),
         text=tuple(words(text or "")),
         picture=picture_column,

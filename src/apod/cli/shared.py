@@ -48,6 +48,7 @@ EMBED: Any = typer.Option(
 TEXT_EMBED: Any = typer.Option(None, help="What embeds texts: hashed (default), or a sentence model's folder.")
 PICTURE_SIZE: Any = typer.Option(None, help="Width x height that pictures are squeezed to (default: 112x128).")
 SKIP_BAD: Any = typer.Option(False, "--skip-bad", help="Leave rows out whose picture cannot be used, and count them.")
+WEIGHT: Any = typer.Option(None, help="Column that says how many people a row stands for (survey weights).")
 NO_CACHE: Any = typer.Option(False, "--no-embed-cache", help="Do not keep embeddings for the next time.")
 ENGINE: Any = typer.Option("local", help="Where the work is done: local, or ray for a cluster.")
 ADDRESS: Any = typer.Option(None, help="Address of the Ray cluster: HOST:PORT, or auto, or local.")

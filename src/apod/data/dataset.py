@@ -106,6 +106,8 @@ class Dataset:
     attribute: str = "group"  # what the groups are values of
     contents: tuple[Content, ...] = ()  # pictures and texts, until they are embedded among the features
     shown: pd.DataFrame | None = None  # what a person is shown of a row, where that is not the features
+    weights: npt.NDArray[np.float64] | None = None  # (n,) how many people a row stands for; None: all alike
+    weight: str | None = None  # the column that says so
     further: tuple[Grouping, ...] = ()  # sensitive attributes besides the first; one question asks about all of them
 
     def __len__(self) -> int:
@@ -128,6 +130,7 @@ class Dataset:
             contents=tuple(content.take(rows) for content in self.contents),
             shown=None if self.shown is None else self.shown.iloc[rows].reset_index(drop=True),
             further=tuple(grouping.take(rows) for grouping in self.further),
+            weights=None if self.weights is None else self.weights[rows],
         )
 
     @property

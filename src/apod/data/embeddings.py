@@ -42,6 +42,8 @@ def load_embedded(path: Path, said: FileColumns) -> Dataset:
 
     For a matrix, `label`, `sensitive` and `known` name .npy files with one value per row.
     """
+    if said.weight is not None:
+        raise InputError("Weights are a column of a table: leave --weight out, or hand in a table.")
     said = said.resolved(lambda text: is_matrix(path) and Path(text).exists())
     if is_matrix(path):
         matrix, label, columns = _from_arrays(path, said)

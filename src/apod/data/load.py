@@ -181,7 +181,7 @@ def load_contents(path: Path, said: FileColumns, labels: Path | None = None) -> 
 
 def _refuse_columns(name: str, said: FileColumns) -> None:
     given = {"label": said.label, "group_names": said.group_names or said.groups_of}
-    given |= {"positive": said.positive, "drop": said.drop, "known_groups": said.known}
+    given |= {"positive": said.positive, "drop": said.drop, "known_groups": said.known, "weight": said.weight}
     for what, value in given.items():
         if value:
             raise InputError(f"The dataset {name!r} brings its own label and groups: leave {what} out.")

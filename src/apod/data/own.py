@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from apod.data.columns import Labels, TableColumn, binary_labels, features_of, read_columns
@@ -29,6 +30,7 @@ from apod.data.files import read_table, table_name
 from apod.data.groups import Attribute, copies, read_groups, refuse_variants, same_twice, some_names
 from apod.data.text_files import RECOGNISED, Dialect
 from apod.errors import InputError, TableProblems, UnknownName
+from apod.fairness.counts import checked_weights
 
 T = TypeVar("T")
 OWN_TASK = Task(split=(0.6, 0.2, 0.2))
@@ -50,6 +52,7 @@ class FileColumns:
     picture: str | None = None  # the column of pictures, or of their names
     place: Path | None = None  # the folder or archive that pictures lie in; None: paths go from the table's folder
     columns: tuple[str, ...] | None = None  # the only other features; None: all other columns
+    weight: str | None = None  # the column that says how many people a row stands for
     further: tuple[str, ...] = ()  # columns of further attributes, recorded or handed in as the first is
     groups_of: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # group names by attribute
 
@@ -61,7 +64,16 @@ class FileColumns:
     @property
     def named(self) -> tuple[str, ...]:
         """The columns that were named, each once."""
-        given = (self.label, self.sensitive, self.known, *self.further, self.picture, *self.text, *self.drop)
+        given = (
+            self.label,
+            self.sensitive,
+            self.known,
+            *self.further,
+            self.picture,
+            *self.text,
+            *self.drop,
+            self.weight,
+        )
         return tuple(dict.fromkeys(name for name in given if name is not None))
 
     def resolved(self, is_one: Callable[[str], bool]) -> FileColumns:
@@ -106,6 +118,7 @@ class Understood:
     notes: tuple[str, ...]
     problems: tuple[str, ...]
     contents: tuple[Content, ...] = ()
+    weights: npt.NDArray[np.float64] | None = None
 
     @property
     def groups(self) -> IntArray:
@@ -137,6 +150,8 @@ class Understood:
             attribute=self.groupings[0].name,
             contents=self.contents,
             further=self.groupings[1:],
+            weights=self.weights,
+            weight=self.said.weight,
         )
 
 
@@ -159,6 +174,7 @@ def understand(frame: pd.DataFrame, path: Path, said: FileColumns) -> Understood
     if label in columns:
         labels = problems.collect(lambda: read_labels(str(label), frame[label], said.positive))
     groupings = read_groupings(said, frame, columns, problems)
+    weights = problems.collect(lambda: _read_weights(said, frame)) if said.weight in columns else None
     said, contents = _contents(said, frame, columns, path, problems)
     out = [name for name in columns if name in said.named or (said.columns is not None and name not in said.columns)]
     found = read_columns(frame.drop(columns=out), said.dialect.decimal)
@@ -174,8 +190,29 @@ def understand(frame: pd.DataFrame, path: Path, said: FileColumns) -> Understood
             problems.found += _unnamed_groups(features, grouping.names)
     notes = [*(f"Column {name!r} is left out, as asked." for name in said.drop), *(n for c in found for n in c.notes)]
     return Understood(
-        path, said, frame, tuple(found), features, labels, groupings, tuple(notes), tuple(problems.found), contents
+        path,
+        said,
+        frame,
+        tuple(found),
+        features,
+        labels,
+        groupings,
+        tuple(notes),
+        tuple(problems.found),
+        contents,
+        weights,
     )
+
+
+def _read_weights(said: FileColumns, frame: pd.DataFrame) -> npt.NDArray[np.float64] | None:
+    """How many people every row stands for."""
+    if said.weight in (said.label, said.recorded, *said.further, *said.drop, *said.text, said.picture):
+        raise InputError(f"Column {said.weight!r} is named for two purposes: name it once.")
+    own, what = frame[said.weight], f"Column {said.weight!r}"
+    found, _ = features_of(read_columns(own.to_frame(), said.dialect.decimal), needed=False)
+    if found.shape[1] != 1 or not is_number(found.iloc[:, 0]):
+        raise InputError(f"{what} holds something that is no number: give every row a weight from 0 up.")
+    return checked_weights(what, found.iloc[:, 0].to_numpy(dtype=np.float64, na_value=np.nan), len(frame))
 
 
 def read_groupings(

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from apod.errors import InputError
 
+Weights = npt.NDArray[np.float64] | None
 Counts = npt.NDArray[Any]  # int64 where rows were counted, float64 where counts are expected values
 
 
@@ -23,11 +24,14 @@ class GroupCounts:
     """
 
     cells: Counts  # (..., g + 1, 2, 2)
+    squares: Counts | None = None  # the same of squared weights, where rows are weighted
+    rows: Counts | None = None  # and of the rows themselves
 
     def __getitem__(self, index: int | slice | tuple[int | slice, ...]) -> GroupCounts:
         """The counts of some of the classifiers: `counts[round, head]`."""
         index = index if isinstance(index, tuple) else (index,)
-        return GroupCounts(self.cells[(*index, ..., slice(None), slice(None), slice(None))])
+        own = (*index, ..., slice(None), slice(None), slice(None))
+        return GroupCounts(*(None if part is None else part[own] for part in (self.cells, self.squares, self.rows)))  # type: ignore[arg-type]
 
     @property
     def n_groups(self) -> int:
@@ -68,6 +72,23 @@ class GroupCounts:
     def overall(self) -> Counts:
         """Label x prediction over all rows, those without a known group among them: (..., 2, 2)."""
         return np.asarray(self.cells.sum(-3))
+
+
+def weighted_counts(
+    y_true: npt.ArrayLike, y_pred: npt.ArrayLike, groups: npt.ArrayLike, n_groups: int, weights: Weights
+) -> GroupCounts:
+    """As `group_counts`, of rows that stand for so many people each, (n,); all alike without weights."""
+    if weights is None:
+        return group_counts(y_true, y_pred, groups, n_groups)
+    rows, (first, labels) = group_counts(y_true, y_pred, groups, n_groups).cells, np.asarray([groups, y_true])
+    predicted, size = np.asarray(y_pred), rows.shape[-1]
+    found = np.zeros((2, *rows.shape))
+    for index in np.ndindex(predicted.shape[:-1]):
+        code = ((first + 1) * size + labels) * size + predicted[index]
+        for power in (0, 1):
+            counted = np.bincount(code, weights ** (1 + power), minlength=(n_groups + 1) * size**2)
+            found[(power, *index)] = np.roll(counted.reshape(n_groups + 1, size, size), -1, axis=0)
+    return GroupCounts(found[0], found[1], rows)
 
 
 def group_counts(y_true: npt.ArrayLike, y_pred: npt.ArrayLike, groups: npt.ArrayLike, n_groups: int) -> GroupCounts:
@@ -152,7 +173,7 @@ def checked_weights(name: str, weights: Any, n: int) -> npt.NDArray[np.float64] 
         if bad.any():
             raise InputError(f"{name} has {int(bad.sum())} {what} weights: give every row a number from 0 up.")
     if not found.any():
-        raise InputError(f"{name} is 0 in every row: give somebody a weight.")
+        raise InputError(f"{name} is zero in every row: give somebody a weight.")
     return found
 
 

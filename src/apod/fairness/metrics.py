@@ -278,7 +278,8 @@ class Metrics:
                 "pick one classifier, like counts[0], and name each group."
             )
         values = {name: metric(counts) for name, metric in metric_table(notion).items()}
-        n, n_positive = counts.n, counts.tp + counts.fn
+        people = counts if counts.rows is None else GroupCounts(counts.rows)  # rows, whatever they weigh
+        n, n_positive = people.n, people.tp + people.fn
         groups = {
             group: GroupRates(
                 tpr=float(values["tpr"][a]),
@@ -291,7 +292,7 @@ class Metrics:
             for a, group in enumerate(group_names)
         }
         numbers = {name: float(value) for name, value in values.items() if name not in RATES}
-        metrics = cls(**numbers, groups=groups, excluded=round(float(counts.excluded)))
+        metrics = cls(**numbers, groups=groups, excluded=round(float(people.excluded)))
         if warn and metrics.undefined:
             _warn_undefined(metrics.undefined)
         return metrics

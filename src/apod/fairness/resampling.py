@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from apod.errors import InputError
-from apod.fairness.counts import Counts, GroupCounts, binary, group_codes, group_counts
+from apod.fairness.counts import Counts, GroupCounts, Weights, binary, group_codes, group_counts, weighted_counts
 from apod.fairness.metrics import FloatArray, Metric, metric_table
 from apod.fairness.notions import EQUALIZED_ODDS, Notion
 
@@ -40,7 +40,7 @@ def bootstrap(
     Drawing n rows with replacement and counting them is a multinomial draw of the counts, so the counts are
     drawn: the same distribution, at a price that does not grow with the rows.
     """
-    drawn = GroupCounts(_resample(counts.cells, rng, resamples))
+    drawn = GroupCounts(_resample(counts.cells, rng, resamples, squares=counts.squares))
     return {name: _interval(metric(counts), metric(drawn), level) for name, metric in metric_table(notion).items()}
 
 
@@ -55,6 +55,7 @@ def paired_bootstrap(
     *,
     resamples: int = 1000,
     level: float = 0.95,
+    weights: Weights = None,
 ) -> dict[str, Interval]:
     """An interval for every metric's change, after minus before, of two classifiers on the same rows.
 
@@ -67,7 +68,13 @@ def paired_bootstrap(
     slot = np.where(codes < 0, n_groups, codes) * 2 + first  # (n,) group and first prediction in one code
     joint = group_counts(y_true, after, slot, 2 * (n_groups + 1)).cells[..., :-1, :, :]
     joint = joint.reshape(*joint.shape[:-3], n_groups + 1, 2, 2, 2)  # (..., group, before, label, after)
-    drawn = _resample(joint, rng, resamples, cell_axes=4)
+    squares = None
+    if weights is not None:
+        counted = weighted_counts(y_true, after, slot, 2 * (n_groups + 1), weights)
+        joint, squares = (  # the same cells, in people and in squared weights
+            part[..., :-1, :, :].reshape(joint.shape) for part in (counted.cells, counted.squares) if part is not None
+        )
+    drawn = _resample(joint, rng, resamples, cell_axes=4, squares=squares)
 
     def change(metric: Metric, cells: Counts) -> FloatArray:
         old, new = np.swapaxes(cells.sum(-1), -1, -2), cells.sum(-3)  # (..., group, label, prediction)
@@ -76,8 +83,19 @@ def paired_bootstrap(
     return {name: _interval(change(m, joint), change(m, drawn), level) for name, m in metric_table(notion).items()}
 
 
-def _resample(cells: Counts, rng: np.random.Generator, resamples: int, cell_axes: int = 3) -> Counts:
-    """Multinomial draws over the last axes: (resamples, *cells.shape)."""
+def _resample(
+    cells: Counts, rng: np.random.Generator, resamples: int, cell_axes: int = 3, squares: Counts | None = None
+) -> Counts:
+    """Multinomial draws over the last axes: (resamples, *cells.shape).
+
+    Of weighted people, gamma draws with the sum of weights as mean and that of their squares as variance: what drawing
+    a Poisson number of every row would bring.
+    """
+    if squares is not None:
+        some = cells > 0
+        spread = np.where(some, squares, 1.0) / np.where(some, cells, 1.0)
+        drawn = rng.standard_gamma(np.where(some, cells / spread, 1.0), size=(resamples, *cells.shape)) * spread
+        return np.asarray(np.where(some, drawn, 0.0))
     if not np.issubdtype(cells.dtype, np.integer):
         raise InputError("These counts are expected values: resampling needs counted rows, of group_counts.")
     if resamples < 1:

@@ -43,8 +43,10 @@ class BiasScores:
         return np.asarray(inside[:, :, None] * members[:, None, :] / self.shares)
 
 
-def fit_bias_scores(notion: Notion, eta: Floats, members: Floats, least_share: float = 1e-3) -> BiasScores:
-    """The constants from the pool's P(y = 1), (n,), and group probabilities (n, G).
+def fit_bias_scores(
+    notion: Notion, eta: Floats, members: Floats, least_share: float = 1e-3, weights: Floats | None = None
+) -> BiasScores:
+    """The constants from the pool's P(y = 1), (n,), group probabilities (n, G), and weights (n,) of the people.
 
     A group with hardly any member in a cell counts as `least_share` of it: its scores stay finite.
     """
@@ -52,6 +54,7 @@ def fit_bias_scores(notion: Notion, eta: Floats, members: Floats, least_share: f
         raise InputError(f"A correction of {notion.classes} labels is not available: use a head on embeddings.")
     cells = np.asarray(notion.cells(np.array([0, 1])))  # (2, k)
     inside = np.stack([1 - eta, eta], axis=1) @ cells  # (n, k)
+    inside = inside if weights is None else inside * weights[:, None]
     shares = inside.T @ members / inside.sum(axis=0)[:, None]
     return BiasScores(cells, shares.clip(least_share))
 

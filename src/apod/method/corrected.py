@@ -147,6 +147,7 @@ class ModelPool:
     labels: IntArray  # (n,) 0 or 1
     training: int  # so many come first: only these may be asked about
     reading: int | None = None  # so many say how f_a reads; None: all of these
+    weights: Floats | None = None  # (n,) how many people each stands for, 1 on average; None: all alike
 
     def mitigation(
         self, settings: Settings, n_groups: int, seed: int, key: str = "", known: GroupKnowledge | None = None
@@ -166,6 +167,7 @@ class ModelPool:
             reading=self.reading,
             knowledge=None if known is None else known.placed(self.scored.encoder, self.people.inputs),
             blocks=self.scored.encoder.embedded_blocks(),
+            weights=self.weights,
         )
 
 
@@ -175,22 +177,26 @@ def model_pool(
     others: tuple[Any, IntArray] | None = None,
     reads: Any | None = None,
     read_as: Mapping[str, ReadAs] | None = None,
+    weights: Floats | None = None,
 ) -> ModelPool:
     """Calibrate a model on its training part and score everybody its correction is judged on.
 
     training, others: rows as the model takes them, and labels 0/1; `others` were not fitted on · reads: what f_a reads
     of the training part and of the others, two tables, where that is not what the model reads · read_as: columns of
-    probabilities among these.
+    probabilities among these · weights (n,): how many people each row stands for, of the training part and the others.
     """
     rows, labels = training
+    counted = None if weights is None else weights / weights.mean()
     first, second = reads if reads is not None else (None, None)
-    scored = scored_model(fitted, labels, rows if first is None else first, read_as)
+    own = None if counted is None else counted[: len(labels)]
+    scored = scored_model(fitted, labels, rows if first is None else first, read_as, own)
     people = scored.score(rows, first, fitted.training_scores)
     if others is None or len(others[1]) == 0:
-        return ModelPool(scored, people, labels, len(labels))
+        return ModelPool(scored, people, labels, len(labels), weights=counted)
     return ModelPool(
         scored,
         people.followed_by(scored.score(others[0], second)),
         np.concatenate([labels, others[1]]),
         len(labels),
+        weights=counted,
     )

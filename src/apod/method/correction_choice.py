@@ -37,6 +37,7 @@ class Judged:
 
     labels: IntArray  # (n,) 0 or 1
     decisions: IntArray  # (n,) 0 or 1
+    weights: Floats | None = None  # (n,) how many people each stands for, 1 on average; None: all alike
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -124,7 +125,12 @@ def _placement(cells: npt.NDArray[np.bool_], decisions: IntArray, band: IntArray
 
 
 def costs(people: Judged, band: IntArray, count: int) -> Costs:
-    """Accuracy and balanced accuracy lost along all directions, with standard errors; labels alone decide it."""
+    """Accuracy and balanced accuracy lost along all directions, with standard errors; labels alone decide it.
+
+    Weighted people count by their weight, and errors by the squares: unequal weights tell less.
+    """
+    if people.weights is not None:
+        return _weighted_costs(people, band, count, people.weights)
     right = people.labels == people.decisions
     sums = np.zeros((2, 2, len(band), count))  # label, was right or wrong
     for label in (0, 1):
@@ -140,6 +146,29 @@ def costs(people: Judged, band: IntArray, count: int) -> Costs:
     within = lost / of_label
     own = np.sqrt(((touched / of_label - within**2).clip(0) / of_label).sum(axis=0)) / 2
     return Costs(mean, error, within.mean(axis=0), own, touched.sum(axis=0) / n)
+
+
+def _weighted_costs(people: Judged, band: IntArray, count: int, weights: Floats) -> Costs:
+    sign = np.where(people.labels == people.decisions, 1.0, -1.0)  # a change of what was right is a loss
+    place = band + (count + 1) * np.arange(len(band))[:, None]
+
+    def along(values: Floats) -> Floats:  # (A, R) sums over everybody who has changed by then
+        each = np.bincount(place.ravel(), np.tile(values, len(band)), minlength=len(band) * (count + 1))
+        return np.cumsum(each.reshape(len(band), count + 1)[:, :count], axis=1)
+
+    def mean_and_error(inside: BoolArray) -> tuple[Floats, Floats]:
+        own = weights * inside
+        total = own.sum()
+        mean = along(own * sign) / total
+        # of a ratio: sum of w^2 (x - mean)^2, x = +-1 where changed and 0 elsewhere
+        squares = along(own**2) - 2 * mean * along(own**2 * sign) + mean**2 * (own**2).sum()
+        return mean, np.sqrt(squares.clip(0)) / total
+
+    lost, error = mean_and_error(np.ones(len(people), dtype=np.bool_))
+    each = [mean_and_error(people.labels == label) for label in (0, 1)]
+    balanced = (each[0][0] + each[1][0]) / 2
+    own = np.sqrt(each[0][1] ** 2 + each[1][1] ** 2) / 2
+    return Costs(lost, error, balanced, own, along(weights) / weights.sum())
 
 
 BoolArray = npt.NDArray[np.bool_]

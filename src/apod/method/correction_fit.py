@@ -15,6 +15,7 @@ import numpy.typing as npt
 from scipy.special import softmax
 
 from apod.data.encode import EmbeddedBlock
+from apod.fairness.counts import effective_number
 from apod.fairness.notions import Notion
 from apod.heads.correction import (
     BiasScores,
@@ -85,6 +86,7 @@ class Population:
     prior: Prior = DEFAULT_PRIOR
     means: Floats | None = None  # (G - 1, p + 5) of the prior, where probabilities of the groups were told
     told: ToldShares | None = None
+    weights: Floats | None = None  # (n,) how many people each stands for, 1 on average; None: all alike
 
     def __len__(self) -> int:
         return len(self.people)
@@ -102,7 +104,14 @@ class Population:
     @property
     def judged(self) -> Judged:
         """Labels and decisions."""
-        return Judged(self.people.labels, self.people.decisions)
+        return Judged(self.people.labels, self.people.decisions, self.weights)
+
+    def weighted(self, blocks: Iterable[Block]) -> Iterable[Block]:
+        """Blocks of memberships in which everybody counts as often as they stand for people."""
+        own = self.weights
+        if own is None:
+            return blocks
+        return ((rows, members * own[rows, None, None].astype(members.dtype)) for rows, members in blocks)
 
 
 def make_population(
@@ -206,6 +215,8 @@ class FittedCorrection:
     def _people(self, part: int) -> Floats:
         """(k, G) how many people tell a part's rates from those of the draws: the part is sampled, and so are we."""
         of_part = self.paths.expected.mean(axis=0) * part / len(self.population)
+        if self.population.weights is not None:  # people of unequal weight tell as much as fewer of equal weight
+            of_part = of_part * effective_number(self.population.weights) / len(self.population)
         return np.asarray(1 / (1 / of_part + 1 / np.nanmean(self.paths.people, axis=0)))
 
     @property
@@ -241,7 +252,8 @@ class FittedCorrection:
         still = np.zeros(len(rows))
         for weights in self.posterior.weights[:, :, : p + 1]:
             every, own = (_softmax_members(readable[some] @ weights.T) for some in (sampled, rows))
-            scores = fit_bias_scores(population.notion, eta[sampled], every)
+            counted = None if population.weights is None else population.weights[sampled]
+            scores = fit_bias_scores(population.notion, eta[sampled], every, weights=counted)
             correction = Correction(scores, direction, population.cut)
             still += correction.changes_at(eta[rows], own) <= self.strength
         steady[rows] = still / len(self.posterior.weights)
@@ -294,12 +306,13 @@ def judge(
     notion, eta = population.notion, population.eta
     weights = posterior.score_weights() if frozen is None else frozen.weights
     members = population.members(weights)
-    scores = fit_bias_scores(notion, eta, members) if frozen is None else frozen.scores
+    scores = fit_bias_scores(notion, eta, members, weights=population.weights) if frozen is None else frozen.scores
     k, groups = scores.shares.shape
     directions = _directions(k, groups) if frozen is None else frozen.direction[None]
     own = scores.of(eta, members).reshape(len(eta), k * groups)
     push = directions.reshape(len(directions), -1) @ own.T  # (A, n)
     band = bands(change_strengths(2 * (eta - population.cut), push), STRENGTHS)
+    blocks = population.weighted(blocks)
     paths = trace_paths(notion, population.judged, band, len(STRENGTHS), posterior.versions, blocks)
     lost = costs(population.judged, band, len(STRENGTHS))
     count = NOISE * -(-posterior.versions[0] // NOISE)

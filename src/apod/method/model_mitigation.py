@@ -62,13 +62,14 @@ class ModelMitigation:
         reading: int | None = None,
         knowledge: PlacedKnowledge | None = None,
         blocks: Sequence[EmbeddedBlock] = (),
+        weights: Floats | None = None,
     ) -> None:
         """People: the training part, scored out of fold, then those who are judged on besides.
 
         labels (n,) 0 or 1 · training: so many come first, and only these are asked about · cut: the calibrated
         probability at which the model's decision changes · key: what tells this population's randomness from others' ·
         blocks: the inputs' columns that are an embedding, for each · reading: the first so many say how f_a reads; all
-        who may be asked about by default.
+        who may be asked about by default · weights (n,): how many people each stands for.
         """
         people = People(scored.inputs, labels, scored.decisions, scored.margins)
         self.population: Population = make_population(
@@ -83,6 +84,8 @@ class ModelMitigation:
             blocks=blocks,
             reading=reading,
         )
+        if weights is not None:
+            self.population = replace(self.population, weights=weights)
         self.limits, self.seed, self.key, self.selector = limits, seed, key, selector
         self.answers = [Answers()]
         self.closed: tuple[int, ...] = ()

@@ -105,10 +105,13 @@ def leading_changes(fitted: FittedCorrection) -> Changes:
     lower = (share * below).sum(axis=2)  # (D, k) share of the groups below
     limits = np.quantile(np.stack([1 - lower, lower]), LIMIT, axis=1)  # (2, k): of those above, of those below
     middle = lower.mean(axis=0).clip(1e-3, 1 - 1e-3)
-    weight = 1 / (cells.sum(axis=0) * middle * (1 - middle))  # (k,)
+    own = population.weights
+    people = cells.sum(axis=0) if own is None else own @ cells
+    weight = 1 / (people * middle * (1 - middle))  # (k,)
+    moves = weight[cell] if own is None else weight[cell] * own[rows]  # whoever stands for more moves the gap more
     chance = limits[upward.astype(np.int64), cell]
     half = int(np.median(band[rows])) if len(rows) else 0
-    return Changes(rows, band[rows], favoured, chance, weight[cell], upward, half)
+    return Changes(rows, band[rows], favoured, chance, moves, upward, half)
 
 
 @dataclass(frozen=True, eq=False)

@@ -78,6 +78,7 @@ def fit_estimator(
     seed: int,
     threshold: float | None = None,
     positive: Any = None,
+    weights: Floats | None = None,
 ) -> Fitted:
     """Mitigate this classifier: a FrozenEstimator or torch module as it is, any other cloned, fitted, scored out of
     fold. `positive` is the label that counts as positive; None: the later of the two in order."""
@@ -95,13 +96,37 @@ def fit_estimator(
         model = EstimatorModel(frozen(estimator), ordered, cut, probe=probe, column=place)
         return Fitted(model, model.margin(X), False, name, {})
     _warn_of_refit(estimator, name)
-    fitted = _clone(estimator).fit(X, y)  # first: what it cannot be fitted on is its own error, whatever the folds
-    own = out_of_fold(estimator, X, y, seed, FOLDS, place)
+    # first: what it cannot be fitted on is its own error, whatever the folds
+    fitted = fit_weighted(_clone(estimator), X, y, weights)
+    own = out_of_fold(estimator, X, y, seed, FOLDS, place, weights)
     model = EstimatorModel(fitted, ordered, cut, probe=probe, column=place)
     return Fitted(model, own, True, name, {name: float(np.mean((own > cut) == (y == ordered[1])))})
 
 
-def out_of_fold(estimator: Any, X: Any, y: npt.NDArray[Any], seed: int, folds: int, column: int = 1) -> Floats:
+def fit_weighted(estimator: Any, X: Any, y: npt.NDArray[Any], weights: Floats | None) -> Any:
+    """The estimator, fitted; with `weights` (n,) of the rows, which it must be able to take."""
+    import sklearn
+    from sklearn.pipeline import Pipeline
+    from sklearn.utils.validation import has_fit_parameter
+
+    if weights is None:
+        return estimator.fit(X, y)
+    last = estimator.steps[-1] if isinstance(estimator, Pipeline) else ("", estimator)
+    if not has_fit_parameter(last[1], "sample_weight"):
+        raise InputError(f"{name_of(last[1])} takes no sample_weight: choose a model that does, or leave weights out.")
+    with sklearn.config_context(enable_metadata_routing=False):  # weights are for the last step, whatever is routed
+        return estimator.fit(X, y, **{f"{last[0]}__sample_weight" if last[0] else "sample_weight": weights})
+
+
+def out_of_fold(
+    estimator: Any,
+    X: Any,
+    y: npt.NDArray[Any],
+    seed: int,
+    folds: int,
+    column: int = 1,
+    weights: Floats | None = None,
+) -> Floats:
     """(n,) everybody's score by a clone fitted on the other folds; folds have equal shares of both labels."""
     from sklearn.model_selection import StratifiedKFold
 
@@ -110,7 +135,8 @@ def out_of_fold(estimator: Any, X: Any, y: npt.NDArray[Any], seed: int, folds: i
         raise InputError("One label has a single person in the training part: at least two of each are needed.")
     scores = np.empty(len(y))
     for train, rest in StratifiedKFold(min(folds, smallest), shuffle=True, random_state=seed).split(y, y):
-        fitted = _clone(estimator).fit(take(X, train), y[train])
+        own = None if weights is None else weights[train]
+        fitted = fit_weighted(_clone(estimator), take(X, train), y[train], own)
         scores[rest] = score(fitted, take(X, rest), column, rest)
     return scores
 

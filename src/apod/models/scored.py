@@ -59,7 +59,12 @@ class Calibration:
 
 
 def fit_calibration(
-    scores: npt.ArrayLike, labels: npt.ArrayLike, threshold: float = 0.5, *, probabilities: bool = True
+    scores: npt.ArrayLike,
+    labels: npt.ArrayLike,
+    threshold: float = 0.5,
+    *,
+    probabilities: bool = True,
+    weights: Floats | None = None,
 ) -> Calibration:
     """The map under which the labels are most likely; scores (n,) out of fold, labels (n,) 0 or 1.
 
@@ -77,9 +82,11 @@ def fit_calibration(
     def loss(parameters: Floats) -> tuple[float, Floats]:
         margins = features @ parameters[:-1] + parameters[-1]
         away = (parameters - start) / spread
-        slope = -signs * expit(-signs * margins)
+        slope, each = -signs * expit(-signs * margins), np.logaddexp(0, -signs * margins)
+        if weights is not None:
+            slope, each = slope * weights, each * weights
         gradient = np.append(slope @ features, slope.sum()) + away / spread
-        return float(np.logaddexp(0, -signs * margins).sum() + 0.5 * away @ away), gradient
+        return float(each.sum() + 0.5 * away @ away), gradient
 
     bounds = [(LEAST_SLOPE * unit, None)] * features.shape[1] + [(None, None)]
     found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds)
@@ -164,11 +171,17 @@ class ScoredModel:
 
 
 def scored_model(
-    fitted: Fitted, labels: IntArray, columns: Any, read_as: Mapping[str, ReadAs] | None = None
+    fitted: Fitted,
+    labels: IntArray,
+    columns: Any,
+    read_as: Mapping[str, ReadAs] | None = None,
+    weights: Floats | None = None,
 ) -> ScoredModel:
     """Calibrate a model on the scores it gave to these people out of fold; `columns` are what f_a reads of them."""
     threshold, probabilities = fitted.model.threshold, fitted.model.probabilities
     if probabilities and not 0 < threshold < 1:
         raise InputError(f"The threshold is {threshold:g}: probabilities need one between 0 and 1.")
-    calibration = fit_calibration(fitted.training_scores, labels, threshold, probabilities=probabilities)
+    calibration = fit_calibration(
+        fitted.training_scores, labels, threshold, probabilities=probabilities, weights=weights
+    )
     return ScoredModel(fitted.model, calibration, TableEncoder().fit(columns, read_as=read_as))

@@ -25,8 +25,8 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from apod.data.dataset import as_frame, is_number
 from apod.data.encode import EMBEDDED, embedded_blocks
-from apod.models.estimator import FOLDS, EstimatorModel, out_of_fold
-from apod.models.model import Fitted, IntArray
+from apod.models.estimator import FOLDS, EstimatorModel, fit_weighted, out_of_fold
+from apod.models.model import Fitted, Floats, IntArray
 from apod.models.standard_arrays import as_arrays
 
 MOST_CATEGORIES = 254
@@ -118,16 +118,17 @@ def fit_standard(
     candidates: Mapping[str, Recipe] = CANDIDATES,
     threshold: float = 0.5,
     unread: Sequence[str] = (),
+    weights: Floats | None = None,
 ) -> Fitted:
     """The candidate with the best cross-validated accuracy, simpler ones first, fitted on all rows.
 
-    Columns that are `unread` may be in X, and are not looked at.
+    Columns that are `unread` may be in X, and are not looked at. weights (n,): how many people a row stands for.
     """
     frame = plain_frame(X)
     if len(frame) > ONE_THREAD_ROWS:
-        return _fit_best(frame, y, seed, candidates, threshold, unread)
+        return _fit_best(frame, y, seed, candidates, threshold, unread, weights)
     with threadpool_limits(1):
-        return _fit_best(frame, y, seed, candidates, threshold, unread)
+        return _fit_best(frame, y, seed, candidates, threshold, unread, weights)
 
 
 def _fit_best(
@@ -137,6 +138,7 @@ def _fit_best(
     candidates: Mapping[str, Recipe],
     threshold: float,
     unread: Sequence[str],
+    weights: Floats | None,
 ) -> Fitted:
     every = [name for name in frame.columns if is_number(frame[name]) and name not in unread]
     categories = [name for name in frame.columns if name not in every and name not in unread]
@@ -152,21 +154,22 @@ def _fit_best(
     most = MOST_CATEGORIES if crowded else None  # counting categories takes longer than fitting
     scores: dict[str, npt.NDArray[np.float64]] = {}
     for name, recipe in candidates.items():
-        scores[name] = out_of_fold(recipe(numbers, categories, seed, most), frame, y, seed, FOLDS)
+        scores[name] = out_of_fold(recipe(numbers, categories, seed, most), frame, y, seed, FOLDS, weights=weights)
     right = {name: (own > threshold) == y for name, own in scores.items()}
     best, *others = candidates
     for name in others:
-        best = name if clearly_better(right[name], right[best]) else best
-    accuracies = {name: float(own.mean()) for name, own in right.items()}
-    fitted = candidates[best](numbers, categories, seed, most).fit(frame, y)
+        best = name if clearly_better(right[name], right[best], weights) else best
+    accuracies = {name: float(np.average(own, weights=weights)) for name, own in right.items()}
+    fitted = fit_weighted(candidates[best](numbers, categories, seed, most), frame, y, weights)
     predictor = as_arrays(fitted, numbers, categories, frame) or fitted
     model = EstimatorModel(predictor, np.array([0, 1]), threshold, prepare=plain_frame)
     return Fitted(model, scores[best], True, best, accuracies)
 
 
-def clearly_better(right: npt.NDArray[np.bool_], other: npt.NDArray[np.bool_]) -> bool:
+def clearly_better(right: npt.NDArray[np.bool_], other: npt.NDArray[np.bool_], weights: Floats | None = None) -> bool:
     """Whether one model is right more often than another, by more than `CLEARLY` standard errors of the difference."""
     gains = right.astype(np.float64) - other
+    gains = gains if weights is None else gains * weights
     return bool(gains.sum() > CLEARLY * np.sqrt((gains**2).sum()))
 
 

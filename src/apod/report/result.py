@@ -31,6 +31,7 @@ class Data(TypedDict):
     base_rate: float | None
     features: list[str]
     key: NotRequired[str]
+    weight: NotRequired[str]  # the column that says how many people a row stands for
 
 
 class RunSettings(TypedDict):

@@ -103,6 +103,7 @@ def _data_rows(data: Data | None) -> list[list[Cell]]:
         _row("Fingerprint of features and labels", data["fingerprint"]),
         _row("Rows", count(data["rows"])),
         _row("Share with the positive label", percent(data["base_rate"])),
+        *([_row("Rows are weighted by", data["weight"])] if "weight" in data else []),
         _row("Features used", features_text(data["features"])),
     ]
 
@@ -146,6 +147,8 @@ def command(result: Result) -> str:
             options[meaning.option] = _argument(settings[name])
     model = result.get("model")
     options |= {"--score": model["score"]} if model is not None and model["score"] is not None else {}
+    weight = result["data"].get("weight") if "data" in result else None
+    options |= {"--weight": weight} if weight is not None else {}
     options |= {"--reference": result["reference"], "--split": _argument(settings["split"])}
     said = [f"{option} {shlex.quote(str(value))}" for option, value in options.items()]
     lines = [f"apod run {shlex.quote(str(result['dataset']))}"]

@@ -45,6 +45,7 @@ class RunFacts(TypedDict):
     audit_share: NotRequired[float]
     verify_share: NotRequired[float]
     known: NotRequired[str]
+    weights: NotRequired[str]
     score: NotRequired[str]
     criterion: NotRequired[str]
 

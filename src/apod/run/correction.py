@@ -17,6 +17,7 @@ from apod.data.blocks import LARGE, is_large
 from apod.data.dataset import UNKNOWN, Dataset, IntArray, Split, check_parts, drawn_parts, split_rows
 from apod.data.own import require_column
 from apod.errors import InputError
+from apod.fairness.counts import effective_number
 from apod.fairness.notions import find_notion
 from apod.method.algorithm1 import Answered, Ask
 from apod.method.corrected import CorrectedModel, corrected, model_pool
@@ -62,7 +63,9 @@ class CorrectionOfModel:
         parts = [(given.iloc[rows], dataset.labels[rows]) for rows in (self.split.train, self.split.validation)]
         reads = None if score is None else [seen.iloc[rows] for rows in (self.split.train, self.split.validation)]
         self._known = known = read_knowledge(settings, dataset.group_names, dataset.label_names)
-        self.pool = model_pool(self.fitted, parts[0], parts[1], reads, None if known is None else known.read_as)
+        own = dataset.weights
+        both = None if own is None else own[np.concatenate([self.split.train, self.split.validation])]
+        self.pool = model_pool(self.fitted, parts[0], parts[1], reads, None if known is None else known.read_as, both)
         self._score, self._columns = score, [str(name) for name in given.columns]
         self.mitigation = self.pool.mitigation(settings, len(dataset.group_names), seed, dataset.key, known)
         self._frozen = ""  # fingerprint of the correction that was verified
@@ -275,6 +278,13 @@ class CorrectionOfModel:
             )
         contradicted = contradiction(self._known, self.pool.labels, *self.mitigation.answers[0].known())
         notes += [] if contradicted is None else [contradicted]
+        if self.dataset.weights is not None:
+            effective = effective_number(self.dataset.weights[self.split.test])
+            notes.append(
+                f"Rows are weighted by {self.dataset.weight!r}: rates, gaps, accuracies and their intervals are of the "
+                f"people that rows stand for. The {len(self.split.test):,} people of the test part tell as much as "
+                f"{effective:,.0f} of equal weight. Numbers of people are rows."
+            )
         if self._score is not None:
             notes.append(
                 f"The column {self._score!r} holds the model's scores. They should be of people whom the model was "
@@ -350,7 +360,8 @@ def _fit(dataset: Dataset, train: IntArray, settings: Settings, seed: int, score
         return fit_scores(features.iloc[train], score, threshold)
     candidates = dict(list(CANDIDATES.items())[:1]) if dataset.embedded else CANDIDATES
     rows, labels, unread = features.iloc[train], dataset.labels[train], columns_named(settings.group_probability)
-    return fit_standard(rows, labels, seed, candidates=candidates, threshold=threshold, unread=unread)
+    own = None if dataset.weights is None else dataset.weights[train] / dataset.weights[train].mean()
+    return fit_standard(rows, labels, seed, candidates=candidates, threshold=threshold, unread=unread, weights=own)
 
 
 def _steadiness(found: FittedCorrection) -> result.Steadiness:

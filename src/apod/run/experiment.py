@@ -26,7 +26,7 @@ from apod.method.annotators import Annotator, Interview, RecordedGroups
 from apod.method.checks import answers_allowed
 from apod.method.settings import PER_STRENGTH, Settings
 from apod.processes import blas_on_one_thread, one_thread
-from apod.report.result import Answer, GuessedGaps, Metrics, Result, Round, RunSettings
+from apod.report.result import Answer, Data, GuessedGaps, Metrics, Result, Round, RunSettings
 from apod.report.run_page import SCHEMA_VERSION
 from apod.run.approach import Approach, Finished, Recorder, answers_notes, measured
 from apod.run.checkpoint import Checkpoint, RunFacts, Sizes, data_fingerprint, fingerprint
@@ -185,6 +185,8 @@ def _check(
     """The answers to spend; InputError, before any work, where a run cannot be made of this."""
     if dataset.further:
         raise InputError("Several attributes are read, and not mitigated together yet: name one of them.")
+    if dataset.weights is not None and not settings.corrects:
+        raise InputError("Weights are for a corrected model: leave the body and its preset out, or --weight.")
     if annotator is None and (dataset.groups == UNKNOWN).all():
         raise InputError(
             f"{dataset.name} has no recorded groups to answer from: name a sensitive column or an annotator."
@@ -220,6 +222,8 @@ def _facts(
         facts["verify_share"] = shares[1]
     if dataset.known is not None:
         facts["known"] = digest(dataset.known)
+    if dataset.weights is not None:
+        facts["weights"] = digest(dataset.weights)
     if score is not None:
         facts["score"] = score
     return facts
@@ -314,17 +318,20 @@ def _finish(approach: Approach, recorder: Recorder, facts: RunFacts, preset: str
         ]
     before, after = finished.decided[[0, finished.selected]]
     own = finished.facts
+    described: Data = {
+        "fingerprint": data_fingerprint(dataset),
+        "rows": len(dataset),
+        "base_rate": float(np.average(dataset.labels, weights=dataset.weights)),
+        "features": [str(name) for name in dataset.features.columns],
+        "key": dataset.key,
+    }
+    if dataset.weight is not None:
+        described["weight"] = dataset.weight
     result: Result = {
         "schema_version": SCHEMA_VERSION,
         "apod_version": __version__,
         "made_at": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "data": {
-            "fingerprint": data_fingerprint(dataset),
-            "rows": len(dataset),
-            "base_rate": float(dataset.labels.mean()),
-            "features": [str(name) for name in dataset.features.columns],
-            "key": dataset.key,
-        },
+        "data": described,
         "dataset": dataset.name,
         "preset": preset,
         "seed": facts["seed"],

@@ -18,16 +18,15 @@ from apod.audit.json_types import AuditJson
 from apod.audit.sampling import cells_of, check_people
 from apod.data.dataset import UNKNOWN, Dataset
 from apod.errors import BudgetError
-from apod.fairness.counts import JointCounts, joint_counts
+from apod.fairness.counts import JointCounts, Weights, joint_counts, weighted_counts
 from apod.fairness.metrics import (
     RATES,
     GroupCounts,
     Metrics,
-    group_counts,
     metric_table,
     soft_group_counts,
 )
-from apod.fairness.notions import Notion, count_events
+from apod.fairness.notions import Notion, count_events, member_rates
 from apod.fairness.resampling import Interval, bootstrap, paired_bootstrap
 from apod.method.algorithm1 import Answered, Answers, Question
 from apod.method.annotators import Interview
@@ -90,7 +89,14 @@ class Measured:
     def _counts(self, decided: BoolArray) -> GroupCounts:
         """Counts of decisions (K, n) by recorded group."""
         dataset, rows = self.dataset, self.rows
-        return group_counts(dataset.labels[rows], decided, dataset.groups[rows], len(dataset.group_names))
+        given = dataset.labels[rows], decided, dataset.groups[rows], len(dataset.group_names)
+        return weighted_counts(*given, self.weights)
+
+    @property
+    def weights(self) -> Weights:
+        """(n,) how many people each row of the part stands for, 1 on average; None: all alike."""
+        own = self.dataset.weights
+        return None if own is None else own[self.rows] / own[self.rows].mean()
 
     def curve(self, decided: BoolArray) -> list[CurveMetrics]:
         """Accuracy and fairness of decisions (K, n), one entry each."""
@@ -124,6 +130,7 @@ class Measured:
             len(dataset.group_names),
             generator(self.seed, "paired bootstrap", dataset.key),
             self.notion,
+            weights=self.weights,
         )
         return {
             "accuracy": _pair(intervals["accuracy"]),
@@ -138,6 +145,10 @@ class Measured:
 
     def by_guess(self, decided: BoolArray, guessed: npt.NDArray[np.float64]) -> float | None:
         """The gap of decisions (n,) if everybody's groups were as guessed, (n, G)."""
+        if self.weights is not None:
+            member = guessed * self.weights[:, None]
+            rates = member_rates(self.notion, self.dataset.labels[self.rows], decided[None], member[None])
+            return number(float(self.notion.gap(rates)[0, 0]))
         counts = soft_group_counts(self.dataset.labels[self.rows], decided, guessed)
         return number(float(metric_table(self.notion)["gap"](counts)))
 
@@ -226,19 +237,29 @@ def _widened(
     """
     found = dict(intervals)
     for rate, one in RATES.items():
-        happened, people = (part[0, 0] for part in count_events(one, counts))  # (g,)
+        happened, people = (part[0, 0] for part in _effective_events(one, counts))  # (g,)
         sure = (people > 0) & ((happened == 0) | (happened == people))
         low, high = (stats.beta.ppf(end, happened + 0.5, people - happened + 0.5) for end in (0.025, 0.975))
         low, high = np.where(happened == 0, 0.0, low), np.where(happened == people, 1.0, high)
         old = found[rate]
         found[rate] = replace(old, low=np.where(sure, low, old.low), high=np.where(sure, high, old.high))
-    happened, people = count_events(notion, counts)  # (k, e, g)
+    happened, people = _effective_events(notion, counts)  # (k, e, g)
     if (people > 0).all() and ((happened == 0) | (happened == people)).any():
         drawn = notion.gap(rng.beta(happened + 0.5, people - happened + 0.5, size=(JEFFREYS_DRAWS, *happened.shape)))
         low, high = np.quantile(drawn, (0.025, 0.975))
         old = found["gap"]
         found["gap"] = replace(old, low=np.minimum(old.low, low), high=np.maximum(old.high, high))
     return found
+
+
+def _effective_events(notion: Notion, counts: GroupCounts) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """`count_events`; of weighted people, of as many with equal weights as would tell as much."""
+    happened, people = count_events(notion, counts)
+    if counts.squares is None:
+        return happened, people
+    _, squares = count_events(notion, GroupCounts(counts.squares))
+    shrunk = np.where(squares > 0, people / np.where(squares > 0, squares, 1.0), 0.0)
+    return happened * shrunk, people * shrunk
 
 
 def named_intervals(intervals: Mapping[str, Interval], names: Sequence[str]) -> Intervals:
@@ -326,5 +347,13 @@ def audited(people: Audited, answers: int, round_: int, interview: Interview) ->
         return None
     proxies = people.guessed[part]
     return audit(
-        labels, decisions, groups, names, probability=chance, proxies=proxies, seed=seed, notion=notion
+        labels,
+        decisions,
+        groups,
+        names,
+        probability=chance,
+        proxies=proxies,
+        weights=None if dataset.weights is None else dataset.weights[measured.rows[part]],
+        seed=seed,
+        notion=notion,
     ).to_dict()
