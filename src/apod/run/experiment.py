@@ -185,6 +185,8 @@ def _check(
     """The answers to spend; InputError, before any work, where a run cannot be made of this."""
     if dataset.further:
         raise InputError("Several attributes are read, and not mitigated together yet: name one of them.")
+    if dataset.weights is not None and dataset.further:
+        raise InputError("Weights go with one attribute: name one with --sensitive, or leave --weight out.")
     if dataset.weights is not None and not settings.corrects:
         raise InputError("Weights are for a corrected model: leave the body and its preset out, or --weight.")
     if annotator is None and (dataset.groups == UNKNOWN).all():
