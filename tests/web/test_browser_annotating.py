@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 from browsing import GROUPS, PHONE, Site, chromium, new_campaign, serving, table, visit, window
 
@@ -380,3 +382,74 @@ def test_on_a_phone_everything_fits_and_is_large_enough_to_touch(browser: Any, s
         maria.case(case)
         maria.delivered()
     assert [answer for _, answer in site.recorded()] == ["female"]
+
+
+TWO = {
+    "groups": {"sex": ["female", "male"], "race": ["Black", "White", "other"]},
+    "engine_options": {},
+    "score": np.linspace(0.05, 0.95, 80),  # no model has to be fitted
+}
+
+
+def told(site: Site) -> dict[str, tuple[str, str]]:
+    """What stands about every row: sex and race."""
+    export = site.campaign.store.path.with_suffix(".csv")  # type: ignore[union-attr]
+    site.campaign.owner.export(export)
+    frame = pd.read_csv(export, dtype=str)
+    return {row: (sex, race) for row, sex, race in zip(frame["row"], frame["sex"], frame["race"], strict=True)}
+
+
+@pytest.mark.parametrize("site", [TWO | {"budget": 5}], indirect=True)
+def test_two_attributes_are_annotated_by_keyboard_alone(browser: Any, site: Site) -> None:
+    with visit(browser, site) as maria:
+        case = maria.case()
+        printed = [" ".join(text.split()) for text in maria.page.locator("#groups button").all_inner_texts()]
+        assert printed == ["1 female", "2 male", "0 Cannot tell", "3 Black", "4 White", "5 other", "x Cannot tell"]
+        every = maria.page.locator("#pad [aria-keyshortcuts], header [aria-keyshortcuts]")
+        keys = every.evaluate_all("found => found.map((one) => one.getAttribute('aria-keyshortcuts'))")
+        assert len(set(keys)) == len(keys) == 12  # no key means two things
+        given = {}
+        meant = {"14": ("female", "White"), "x2": ("male", "cannot_tell"), "03": ("cannot_tell", "Black")}
+        meant |= {"0x": ("cannot_tell", "cannot_tell"), "d": ("declined", "declined")}
+        for typed, answer in meant.items():
+            for key in typed:
+                given[maria.press(key)] = answer
+                maria.page.wait_for_timeout(50)
+            if len(given) < len(meant):
+                case = maria.case(case)
+        maria.says("All answers are in")
+        maria.delivered()
+        assert maria.page.locator("#everyone").inner_text() == "5 of 5 in all"
+    assert told(site) == given
+    status = site.campaign.status()
+    assert (status.answered, status.values_told, status.cannot_tell, status.declined) == (5, 4, 1, 1)
+
+
+@pytest.mark.parametrize("site", [TWO], indirect=True)
+def test_a_choice_is_heard_may_be_changed_and_goes_back_as_a_whole(browser: Any, site: Site) -> None:
+    with visit(browser, site) as maria:
+        first = maria.case()
+        row = maria.press("1")
+        assert maria.page.locator("#announcer").inner_text() == "sex: female. Still to answer: race."
+        assert maria.page.get_by_role("button", name="female", exact=True).get_attribute("aria-pressed") == "true"
+        assert maria.page.get_by_role("group", name="race").get_by_role("button").count() == 4
+        maria.press("2")  # changed before the answer is complete
+        maria.press("5")
+        second = maria.case(first)
+        maria.delivered()
+        assert told(site) == {row: ("male", "other")}
+        assert maria.page.locator("#groups [aria-pressed=true]").count() == 0
+        maria.press("u")
+        assert maria.case(second) == first
+        maria.delivered()
+        assert told(site) == {}
+        maria.press("1")
+        maria.press("3")
+        maria.case(first)
+        maria.delivered()
+        maria.page.locator("#recent button").first.click()
+        maria.page.keyboard.press("4")
+        maria.page.get_by_role("button", name="Save the change").click()
+        maria.says("Changed", "#toast")
+        maria.delivered()
+    assert told(site) == {row: ("female", "White")}

@@ -15,11 +15,12 @@ from sqlalchemy import Connection
 from apod.campaign import answering, asking
 from apod.campaign.answering import Receipt
 from apod.campaign.asking import Leased, Nothing, Question, Turn, Why
+from apod.campaign.attributes import Answer, part_of, spoken
 from apod.campaign.errors import CampaignError
 from apod.campaign.journal import Desk, read_answers
 from apod.campaign.log import moment
 from apod.campaign.settings import check_kind, clean_key, clean_name
-from apod.campaign.state import GROUP, State
+from apod.campaign.state import State
 
 if TYPE_CHECKING:
     from apod.campaign.session import Session
@@ -68,7 +69,7 @@ class OwnAnswer:
 
     question: str
     row_id: str
-    answer: str = field(repr=False)  # a group, cannot_tell or declined
+    answer: str | dict[str, str | None] = field(repr=False)  # a group, cannot_tell or declined; by attribute if several
     at: str
     late: bool
     counted: bool
@@ -131,10 +132,11 @@ class Annotator:
         return Hand((), "exhausted", progress)
 
     def tell(
-        self, question: Question | str, answer: str, *, kind: str | None = None, key: str | None = None
+        self, question: Question | str, answer: Answer, *, kind: str | None = None, key: str | None = None
     ) -> Receipt:
         """Record an answer: a group's name, "cannot_tell" or "declined". Durable when this returns.
 
+        With several attributes one of these for each, as {"sex": "female", "race": None}; None: it cannot be told.
         The same answer twice is recorded once; a different one is a `Conflict`. `key` makes a repeat recognisable
         whatever happened in between.
         """
@@ -151,7 +153,7 @@ class Annotator:
         return receipt
 
     def correct(
-        self, question: Question | str, answer: str, *, kind: str | None = None, key: str | None = None
+        self, question: Question | str, answer: Answer, *, kind: str | None = None, key: str | None = None
     ) -> Receipt:
         """Replace a recorded answer; the log keeps both. Without `kind` the answer keeps its own."""
         session = self._session
@@ -189,15 +191,22 @@ class Annotator:
     def answers(self, limit: int = 10) -> list[OwnAnswer]:
         """The annotator's latest answers that stand, the newest first; what was erased is gone from here too."""
         session = self._session
-        number, groups = session.number, session.settings.groups
+        number, asked = session.number, session.settings.asked
 
         def look(connection: Connection, state: State, at: int) -> list[tuple[int, OwnAnswer]]:
             mine = [state.answers[act] for act in state.acts.get(self.name, ()) if act in state.answers][-limit:]
             values = read_answers(connection, number, [given.values[-1] for given in mine])
             found = []
             for given in reversed(mine):
-                code = values.get(given.values[-1])
-                answer = given.outcome if given.outcome != GROUP or code is None else groups[code]
+                stored = values.get(given.values[-1])
+                said = spoken(
+                    asked,
+                    [given.outcome_of(place) for place in range(len(asked))],
+                    [part_of(stored, place) for place in range(len(asked))],
+                )
+                answer: str | dict[str, str | None] = said[0] or given.outcome
+                if len(asked) > 1:
+                    answer = {one.name: part for one, part in zip(asked, said, strict=True)}
                 own = OwnAnswer(state.id_of(given.token), "", answer, moment(given.at), given.late, given.counted)
                 found.append((given.row, own))
             return found
@@ -230,7 +239,8 @@ def _expected_gold(state: State) -> int:
 
 def _closed(state: State) -> int:
     """How many rows nobody new is to be asked about."""
-    return len(state.rows) + sum(row not in state.rows for row in {*state.gold, *state.known, *state.retired})
+    closed = {*state.gold, *(state.known.keys() - state.known_partly), *state.retired}
+    return len(state.rows) + sum(row not in state.rows for row in closed)
 
 
 def phase_of(state: State) -> Phase:

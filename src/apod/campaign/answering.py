@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from apod.campaign.asking import find_lease, keyed, own_answer, would_be_taken
+from apod.campaign.attributes import Value
 from apod.campaign.errors import CampaignFinished, Conflict, NotFound
-from apod.campaign.events import Sealed
 from apod.campaign.journal import Desk
 from apod.campaign.state import GOLD, GROUP, Given, Lease, State
 from apod.errors import BudgetError
-
-
-@dataclass(frozen=True)
-class Value:
-    """What was answered: a group's code, or an outcome without one."""
-
-    outcome: str = field(repr=False)
-    group: int | None = field(repr=False, default=None)
 
 
 @dataclass(frozen=True)
@@ -69,13 +61,13 @@ def tell(desk: Desk, token: int, value: Value, kind: str, annotator: str | None,
     body = {
         "token": token,
         "kind": kind,
-        "outcome": value.outcome,
+        **value.body,
         "late": late,
         "counted": _first(state, held) and (not late or _still_wanted(state, held, desk.now, len(own))),
         "expired": own,
         **keyed(key),
     }
-    seq = desk.append("answered", body, seal(value))
+    seq = desk.append("answered", body, value.seal())
     return _receipt(state, state.answers[seq])
 
 
@@ -92,16 +84,15 @@ def correct(desk: Desk, token: int, value: Value, kind: str | None, annotator: s
         return _receipt(state, given, repeated=True)
     if given.withdrawn:
         raise _taken_back(state, held)
-    if given.erased:
+    if given.erased or any(seq in state.erased_parts for seq in given.values):
         raise Conflict("This answer was erased and is not asked for again.")
-    stored = desk.answer(given.values[-1])
-    if (given.outcome, stored) == (value.outcome, value.group) and kind in (None, given.kind):
+    if _stands(desk, given) == (value.told, value.stored) and kind in (None, given.kind):
         return _receipt(state, given, repeated=True)
     dearer = given.counted and state.has_price(value.outcome) and not state.has_price(given.outcome)
     if dearer and state.spent + state.pending(desk.now) >= state.budget:  # gold too: it must not be told apart
         raise BudgetError("The budget is used up: this correction would cost one more answer. Extend the budget.")
-    body = {"answer": given.seq, "kind": kind or given.kind, "outcome": value.outcome, **keyed(key)}
-    desk.append("corrected", body, seal(value))
+    body = {"answer": given.seq, "kind": kind or given.kind, **value.body, **keyed(key)}
+    desk.append("corrected", body, value.seal())
     return _receipt(state, given)
 
 
@@ -140,21 +131,21 @@ def take_in(desk: Desk, incoming: Iterable[Incoming], cancelled: Iterable[int | 
         raise CampaignFinished("The campaign is finished: it takes no more answers.")
     fresh: list[Incoming] = []
     repeated, conflicts = 0, []
-    seen: dict[tuple[int, str], Value] = {}
+    seen: dict[tuple[int, str], object] = {}
     for item in incoming:
         if item.row in state.erased_rows:
             repeated += 1  # a file made before the erasure brings nothing back
             continue
         there = own_answer(state, item.row, item.annotator)
         if there is not None:
-            stored = Value(there.outcome, desk.answer(there.values[-1]))
+            stored: object = _stands(desk, there)
         elif (item.row, item.annotator) in seen:
             stored = seen[item.row, item.annotator]
         else:
-            seen[item.row, item.annotator] = item.value
+            seen[item.row, item.annotator] = item.value.told, item.value.stored
             fresh.append(item)
             continue
-        if stored == item.value:
+        if stored == (item.value.told, item.value.stored):
             repeated += 1
         else:
             conflicts.append(item.row)
@@ -213,8 +204,8 @@ def _take(desk: Desk, item: Incoming) -> None:
     }
     own = [one.token for one in _held_by(state, item, desk.now)]
     token = desk.append("asked", body)
-    told = {"token": token, "kind": item.kind, "outcome": item.value.outcome, "counted": item.counted}
-    desk.append("answered", {**told, "late": item.late, "expired": own, "source": "import"}, seal(item.value))
+    told = {"token": token, "kind": item.kind, **item.value.body, "counted": item.counted}
+    desk.append("answered", {**told, "late": item.late, "expired": own, "source": "import"}, item.value.seal())
 
 
 def _number(state: State, item: Incoming) -> int | None:
@@ -265,17 +256,20 @@ def _still_wanted(state: State, held: Lease, now: int, own: int) -> bool:
     return room and state.spent + state.pending(now) - own < state.budget
 
 
+def _stands(desk: Desk, given: Given) -> tuple[str, object]:
+    """What an answer says now, to compare with another."""
+    return ",".join(given.outcomes) or given.outcome, desk.answer(given.values[-1])
+
+
 def _same(desk: Desk, given: Given, value: Value) -> bool:
-    if given.told != value.outcome:
+    if given.told != value.told:
         return False
     if value.outcome != GROUP or given.seq in desk.state.erased:
         return True
-    return bool(desk.answer(given.seq) == value.group)
-
-
-def seal(value: Value) -> Sealed | None:
-    """What of an answer may have to be erased: its group."""
-    return Sealed(value.group) if value.outcome == GROUP else None
+    stored, gone = desk.answer(given.seq), desk.state.erased_parts.get(given.seq)
+    if gone:  # nobody can say any more
+        return all(at in gone or one == other for at, (one, other) in enumerate(zip(stored, value.groups, strict=True)))
+    return bool(stored == value.stored)
 
 
 def _receipt(state: State, given: Given, repeated: bool = False) -> Receipt:

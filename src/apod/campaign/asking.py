@@ -17,6 +17,7 @@ from apod.campaign import schema
 from apod.campaign.errors import CampaignFinished, Conflict, NotFound, NotYours, UnknownQuestion
 from apod.campaign.events import Sealed
 from apod.campaign.journal import Desk, Queued
+from apod.campaign.settings import Attribute
 from apod.campaign.state import GOLD, Asked, Given, Lease, State
 
 Why = Literal["question", "done", "wait", "preparing", "paused", "finished", "exhausted"]
@@ -333,10 +334,11 @@ class Question:
     row: int
     row_id: str
     display: Mapping[str, object] = field(repr=False)
-    groups: tuple[str, ...] = field(repr=False)
+    groups: tuple[str, ...] = field(repr=False)  # of the first attribute
     expires_at: str  # ISO 8601, by the database's clock
     label: str | None = field(default=None, repr=False)
     image: str | None = None
+    attributes: tuple[Attribute, ...] = field(default=(), repr=False)  # all that are asked about, with their groups
 
     def to_json(self) -> dict[str, object]:
         """As plain JSON."""

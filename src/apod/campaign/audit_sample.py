@@ -232,7 +232,7 @@ def audit_campaign(
     """
     rows = materials.held_out()
     known = np.isin(rows, materials.known())
-    answered = [answer for answer in collected.weigh("audit") if np.isin(answer.row, rows)]
+    answered = [answer for answer in collected.each[0].weigh("audit") if np.isin(answer.row, rows)]
     if not np.isin([answer.row for answer in answered], rows[~known]).any():
         return None
     if not isinstance(engine, Auditable):
@@ -294,7 +294,7 @@ def told_by_group(materials: Materials, collected: Collected) -> dict[str, ToldJ
     """How many audit answers there are of every group and label: what its rates rest on."""
     names = materials.settings.groups
     told: dict[str, ToldJson] = {name: {"negative": 0, "positive": 0} for name in names}
-    for answer in collected.weigh("audit"):
+    for answer in collected.each[0].weigh("audit"):
         if answer.weight > 0.5:  # where annotators disagree, the group that most of them say
             told[names[answer.group]]["positive" if materials.label(answer.row) else "negative"] += 1
     return told

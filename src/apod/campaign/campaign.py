@@ -19,9 +19,10 @@ from apod.campaign import schema
 from apod.campaign.annotator import DEFAULT_ANNOTATOR, Annotator, Progress, progress_of
 from apod.campaign.answering import Receipt
 from apod.campaign.asking import Question
+from apod.campaign.attributes import Answer, Groups
 from apod.campaign.backup import restore
 from apod.campaign.contents import ContentOptions
-from apod.campaign.create import Pool, array_pool, create, table_pool
+from apod.campaign.create import Pool, create, table_pool
 from apod.campaign.engine import EngineFactory
 from apod.campaign.errors import NotFound
 from apod.campaign.journal import read_answers
@@ -60,7 +61,7 @@ class Campaign(Session):
         X: Any,
         y: Any,
         *,
-        groups: Sequence[str] | None = None,
+        groups: Groups | None = None,
         budget: int,
         known_groups: Any = None,
         name: str | None = None,
@@ -68,7 +69,7 @@ class Campaign(Session):
         ids: Sequence[str] | None = None,
         show: Sequence[str] | None = None,
         positive: object = None,
-        gold: Mapping[int, str] | None = None,
+        gold: Mapping[int, Answer] | None = None,
         score: Any = None,
         files: str | os.PathLike[str] | None = None,
         engine: EngineFactory | None = None,
@@ -81,7 +82,12 @@ class Campaign(Session):
         `known_groups` (n,) are groups as far as they are on record: answers that cost nothing; who has none (NaN, None)
         may be asked about. Without `groups`, their names are taken from it. `score`: probabilities by the model to
         correct, one per row or a column of X; by default a standard model is fitted.
+
+        Several attributes: `groups={"sex": ["female", "male"], "race": [...]}`; `known_groups`, `gold` and answers
+        go by attribute then. One question asks about all of them, and the budget counts people asked about.
         """
+        from apod.campaign.matrix import array_pool
+
         shown: dict[str, Any] = {"display": display, "ids": ids, "show": show, "positive": positive, "gold": gold}
         pool = array_pool(X, y, groups, known_groups, score, **shown)
         return cls._create(url, pool, budget, name, files, engine, engine_options, refit, settings)
@@ -93,7 +99,7 @@ class Campaign(Session):
         table: str | os.PathLike[str],
         *,
         label: str,
-        groups: Sequence[str] | None = None,
+        groups: Groups | None = None,
         budget: int,
         name: str | None = None,
         sensitive: str | None = None,
@@ -102,7 +108,7 @@ class Campaign(Session):
         id_column: str | None = None,
         show: Sequence[str] | None = None,
         positive: str | None = None,
-        gold: Mapping[int, str] | None = None,
+        gold: Mapping[int, Answer] | None = None,
         score: str | None = None,
         dialect: Dialect = RECOGNISED,
         contents: ContentOptions | None = None,
@@ -116,6 +122,7 @@ class Campaign(Session):
 
         For a matrix, `label` is the .npy file of its labels, and its columns are the embedding.
         `known_groups` names the column of groups that are handed in, `score` that of the model's scores; see `create`.
+        With several attributes, `sensitive` and `known_groups` may name several columns, comma-separated.
         `contents` says what of the table is pictures and text; with its `labels`, the campaign is over a folder, tar or
         zip of pictures.
         """
@@ -159,7 +166,8 @@ class Campaign(Session):
             raise InputError("Matrices live in a folder that all machines can reach: pass files= (or APOD_FILES).")
         chosen = name or (store.path.stem if store.path is not None else "campaign")
         try:
-            wanted = CampaignSettings(chosen, pool.groups, budget, engine=dict(options or {}), **settings)
+            options, attributes = dict(options or {}), pool.named
+            wanted = CampaignSettings(chosen, pool.groups, budget, engine=options, attributes=attributes, **settings)
         except TypeError:
             unknown = sorted(set(settings) - set(CampaignSettings.__dataclass_fields__))
             raise InputError(f"There is no setting {', '.join(unknown)}.") from None
@@ -232,7 +240,7 @@ class Campaign(Session):
     def tell(
         self,
         question: Question | str,
-        answer: str,
+        answer: Answer,
         *,
         kind: str | None = None,
         annotator: str | None = None,
@@ -240,6 +248,7 @@ class Campaign(Session):
     ) -> Receipt:
         """Record an answer: a group's name, "cannot_tell" or "declined". Durable when this returns.
 
+        With several attributes one of these for each, as {"sex": "female", "race": None}; None: it cannot be told.
         The same answer twice is recorded once; a different one is a `Conflict`. `key` makes a repeat recognisable
         whatever happened in between.
         """

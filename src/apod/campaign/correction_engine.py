@@ -167,7 +167,7 @@ class CorrectionEngine:
 
     def mitigated(self, answers: Sequence[GroupAnswer], trial: Trial | None = None) -> ModelMitigation | None:
         """The same with everything it was chosen by, draws included."""
-        rows, known = self._rows.learnable(answers)
+        rows, known = self._rows.learnable([answer for answer in answers if answer.attribute == 0])
         if len(set(rows)) < min(FIRST_ANSWERS, self._materials.budget()):
             return None
         own = copy.copy(self._mitigation)
@@ -310,7 +310,7 @@ class CorrectionEngine:
 
     def _told(self, answers: Sequence[GroupAnswer]) -> dict[int, Floats]:
         """Of every answered row, how likely the answers are by group: one-hot where they are certain."""
-        rows, known = self._rows.learnable(answers)
+        rows, known = self._rows.learnable([answer for answer in answers if answer.attribute == 0])
         found: dict[int, Floats] = {}
         for row, answer in zip(rows, known, strict=True):
             found.setdefault(row, np.zeros(self.population.n_groups))[answer.group] += answer.weight

@@ -15,19 +15,36 @@ from sqlalchemy import func, insert, select
 from sqlalchemy.exc import IntegrityError
 
 from apod.campaign import schema
+from apod.campaign.attributes import (
+    Answer,
+    Groups,
+    Value,
+    attributes_of,
+    known_of,
+    named_columns,
+    told_groups,
+    value_of,
+)
 from apod.campaign.audit_sample import held_out_rows
 from apod.campaign.contents import ContentOptions, embed_pool, store_contents
 from apod.campaign.display import DisplayFiles, Pictures, shown_columns, store_display
 from apod.campaign.errors import NotFound, UnknownGroup
-from apod.campaign.events import GENESIS, Sealed, canonical
+from apod.campaign.events import GENESIS, canonical
 from apod.campaign.files import Files, Staged, staged
 from apod.campaign.journal import Journal
-from apod.campaign.materials import store_features
+from apod.campaign.materials import GivenScores, scores_from, store_features
 from apod.campaign.schema import check_schema, upgrade
-from apod.campaign.settings import CampaignSettings, GivenScores, Shape, checked, composed, scores_from, without_scores
+from apod.campaign.settings import (
+    GROUP_NAME,
+    Attribute,
+    CampaignSettings,
+    Shape,
+    checked,
+)
+from apod.campaign.state import CANNOT_TELL, DECLINED, GROUP, OPEN
 from apod.campaign.store import Store
 from apod.data.columns import Labels, binary_labels, looks_like_person_names
-from apod.data.dataset import UNKNOWN, Dataset, IntArray
+from apod.data.dataset import IntArray
 from apod.data.encode import check_numbers
 from apod.data.files import read_table
 from apod.data.groups import refuse_copies
@@ -63,10 +80,10 @@ class Pool:
     ids: Sequence[str] | None = None
     show: Sequence[str] | None = None
     positive: object = None
-    gold: Mapping[int, str] | None = None
+    gold: Mapping[int, Answer] | None = None
     coded: Labels | None = None  # where a file's labels were read already
-    known: Mapping[int, str] | None = None  # row -> group, as handed in: answers that cost nothing
-    groups: tuple[str, ...] = ()  # names, in the order of their keys
+    known: Mapping[int, Answer] | None = None  # row -> group, as handed in: answers that cost nothing
+    attributes: tuple[Attribute, ...] = ()  # what is asked about, their groups in the order of their keys
     scores: GivenScores | None = None
     embedding: bool = False  # whether the features are embeddings, rather than columns of a table
     contents: ContentColumns | None = None  # what embedded pictures and texts among the features
@@ -76,8 +93,19 @@ class Pool:
     @property
     def shape(self) -> Shape:
         """What of it decides which methods are possible."""
-        columns = np.shape(self.features)[-1]
-        return Shape(len(self.features), columns, len(self.groups), self.embedding, self.scores is not None)
+        columns, scored = np.shape(self.features)[-1], self.scores is not None
+        attributes = len(self.attributes)
+        return Shape(len(self.features), columns, len(self.groups), self.embedding, scored, attributes)
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Names of the first attribute's groups, in the order of their keys."""
+        return self.attributes[0].groups if self.attributes else ()
+
+    @property
+    def named(self) -> tuple[Attribute, ...]:
+        """The attributes, unless there is one that nobody named."""
+        return () if [one.name for one in self.attributes] == [GROUP_NAME] else self.attributes
 
 
 def create(store: Store, pool: Pool, settings: CampaignSettings, folder: Path) -> int:
@@ -88,10 +116,12 @@ def create(store: Store, pool: Pool, settings: CampaignSettings, folder: Path) -
     if len(pool.labels) != rows:
         raise InputError(f"X has {rows} rows and y has {len(pool.labels)}: pass one label per row.")
     known = {row: group for row, group in (pool.known or {}).items() if row not in (pool.gold or {})}
-    settings = checked(settings, rows - len(known))
-    handed = Handed(
-        _coded(pool.gold or {}, "gold answer", settings, rows), _coded(known, "known group", settings, rows)
+    several = len(pool.attributes) > 1
+    full = sum(
+        not several or (not isinstance(group, str) and len(group) == len(pool.attributes)) for group in known.values()
     )
+    settings = checked(settings, rows - full)
+    handed = Handed(coded(pool.gold or {}, "gold answer", settings, rows), coded(known, "known group", settings, rows))
     if store.exists() and _has_schema(store):
         check_schema(store)
         _refuse_taken(store, settings.name)
@@ -101,21 +131,26 @@ def create(store: Store, pool: Pool, settings: CampaignSettings, folder: Path) -
 
 @dataclass(frozen=True)
 class Handed:
-    """Group codes by row that a campaign is created with: to check annotators by, and to learn from."""
+    """Groups by row that a campaign is created with: to check annotators by, and to learn from."""
 
-    gold: dict[int, int]
-    known: dict[int, int]
+    gold: dict[int, Value]
+    known: dict[int, Value]
+
+    @property
+    def fully_known(self) -> set[int]:
+        """Rows whose groups are known in every attribute: nobody is asked about them."""
+        return {row for row, value in self.known.items() if OPEN not in value.outcomes}
 
 
 def _write(store: Store, pool: Pool, settings: CampaignSettings, handed: Handed, files: Staged) -> int:
     labels = _labels(pool)
-    held_out = held_out_rows(labels.codes, settings, handed.gold.keys(), handed.known.keys())
+    held_out = held_out_rows(labels.codes, settings, handed.gold.keys(), handed.fully_known)
     shown, display = _display(files, pool, settings)
     settings = replace(settings, label_names=labels.names, label_values=labels.values, show=shown)
     manifest = {
         "rows": len(pool.features),
         "labels": files.put_array(labels.codes.astype(np.int8)),
-        "features": store_features(files, pool.features, settings.groups),
+        "features": store_features(files, pool.features, [one.groups for one in settings.asked]),
         "display": display,
     }
     if pool.scores is not None:
@@ -130,8 +165,8 @@ def _write(store: Store, pool: Pool, settings: CampaignSettings, handed: Handed,
     check_features(pool.features, held_out, gaps=not embedded)
     if len(held_out):
         manifest["held_out"] = files.put_array(held_out)
-    if handed.known:
-        manifest["known"] = files.put_array(np.array(sorted(handed.known), dtype=np.int64))
+    if handed.fully_known:
+        manifest["known"] = files.put_array(np.array(sorted(handed.fully_known), dtype=np.int64))
     upgrade(store)
     return _insert(store, settings, manifest, files, handed, set(held_out.tolist()))
 
@@ -165,7 +200,7 @@ def _labels(pool: Pool) -> Labels:
 def table_pool(
     table: str | os.PathLike[str],
     label: str,
-    groups: Sequence[str] | None,
+    groups: Groups | None,
     *,
     sensitive: str | None = None,
     known_groups: str | None = None,
@@ -173,7 +208,7 @@ def table_pool(
     id_column: str | None = None,
     show: Sequence[str] | None = None,
     positive: str | None = None,
-    gold: Mapping[int, str] | None = None,
+    gold: Mapping[int, Answer] | None = None,
     score: str | None = None,
     how: Dialect = RECOGNISED,
     contents: ContentOptions | None = None,
@@ -184,21 +219,21 @@ def table_pool(
     shown; the known ones are handed in. The same goes for the model's scores (`score`). `contents` says what of the
     table is pictures and text.
     """
-    for recorded in (sensitive, known_groups):
-        if recorded is not None and recorded in (show or ()):
-            raise InputError(f"{recorded!r} is the recorded group: leave it out of the columns that annotators see.")
     options = contents or ContentOptions()
     path = options.labels or Path(table)
     frame = read_table(path, how)
+    recorded, known = (named_columns(text, frame.columns) for text in (sensitive, known_groups))
+    for column in (*recorded, *known):
+        if column in (show or ()):
+            raise InputError(f"{column!r} is the recorded group: leave it out of the columns that annotators see.")
     told = {*options.text, options.picture}
     named = [name for name in frame.columns if name not in told and looks_like_person_names(name, frame[name])]
     scores = scores_from(score, frame, show)
-    out = dict.fromkeys([*drop, *named, *(name for name in (sensitive, id_column, score) if name)])
-    for used in (label, known_groups or label):
+    out = dict.fromkeys([*drop, *named, *recorded, *(name for name in (id_column, score) if name)])
+    for used in (label, *known):
         out.pop(used, None)
-    names = None if groups is None else tuple(groups)
     said = FileColumns(
-        label=label, group_names=names, positive=positive, drop=tuple(out), known=known_groups, dialect=how
+        label=label, positive=positive, drop=tuple(out), known=known_groups, dialect=how, **told_groups(groups)
     )
     roles: Roles = {"label": label, "id": id_column, "known": known_groups, "drop": list(drop)}
     roles["all"] = [str(name) for name in frame.columns]
@@ -208,9 +243,10 @@ def table_pool(
         if scores is not None:
             scores = replace(scores, values=scores.values[found.dataset.rows])
         dataset, frame = found.dataset, found.shown
-    if sensitive is not None and sensitive in frame:
-        refuse_copies(dataset.features, repr(sensitive), pd.factorize(frame[sensitive])[0].astype(np.int64))
-    hidden = [label, *drop, *(name for name in (sensitive, known_groups, score) if name)] if show is None else []
+    for column in recorded:
+        if column in frame:
+            refuse_copies(dataset.features, repr(column), pd.factorize(frame[column])[0].astype(np.int64))
+    hidden = [label, *drop, *recorded, *known, *([score] if score else [])] if show is None else []
     return Pool(
         features=dataset.features,
         labels=dataset.labels,
@@ -220,49 +256,12 @@ def table_pool(
         show=show,
         gold=gold,
         known=known_of(dataset),
-        groups=group_names_of(dataset.group_names),
+        attributes=attributes_of(dataset, groups),
         scores=scores,
         contents=None if found is None else found.made,
         image=None if found is None else found.image,
         roles=roles,
     )
-
-
-def known_of(dataset: Dataset) -> dict[int, str]:
-    """The groups that a table hands in, by row."""
-    codes = np.full(len(dataset), UNKNOWN) if dataset.known is None else dataset.known
-    return {int(row): dataset.group_names[codes[row]] for row in np.flatnonzero(codes != UNKNOWN)}
-
-
-def group_names_of(names: Sequence[str] | None) -> tuple[str, ...]:
-    """The names of the groups; InputError where there are none."""
-    if not names:
-        raise InputError("Name the groups (--groups female,male), or the column that records them (--known-groups).")
-    return tuple(names)
-
-
-def array_pool(
-    features: Any,
-    labels: Any,
-    groups: Sequence[str] | None,
-    known_groups: Any = None,
-    score: Any = None,
-    display: pd.DataFrame | None = None,
-    **other: Any,
-) -> Pool:
-    """The pool of arrays; `known_groups` (n,) names groups as far as they are known, missing (None, NaN) elsewhere.
-
-    score: probabilities by the model to correct, one per row, or the column of the features that holds them.
-    """
-    cells = pd.Series([] if known_groups is None else list(known_groups), dtype=object)
-    if known_groups is not None and len(cells) != len(features):
-        raise InputError(f"known_groups has {len(cells)} rows and X has {len(features)}: pass one per row.")
-    texts = cells[cells.notna()].astype(str).str.strip()
-    known = {row: group for row, group in zip(texts.index.tolist(), texts, strict=True) if group}
-    names = group_names_of(sorted(set(known.values())) if groups is None else groups)
-    scores = scores_from(score, features, other.get("show"))
-    seen, shown = (without_scores(frame, scores) for frame in (features, display))
-    return Pool(seen, labels, shown, known=known, groups=names, scores=scores, **other)
 
 
 def _display(files: Files, pool: Pool, settings: CampaignSettings) -> tuple[tuple[str, ...], DisplayFiles | None]:
@@ -284,7 +283,8 @@ def _display(files: Files, pool: Pool, settings: CampaignSettings) -> tuple[tupl
     if pool.show is None:  # a probability of the group would sway whoever answers
         named = settings.engine.get("group_probability")
         frame = frame.drop(columns=columns_named(named if isinstance(named, str) else None), errors="ignore")
-    shown = shown_columns(frame, pool.show, labels, settings.groups, settings.show_label)
+    groups = [one.groups for one in settings.asked]
+    shown = shown_columns(frame, pool.show, labels, groups, settings.show_label)
     if settings.image_column is not None:
         require_column(settings.image_column, list(frame.columns), "the table to show")
         Pictures(settings.image_root).check(settings.image_column, frame[settings.image_column])
@@ -301,14 +301,19 @@ def _is_label(values: pd.Series[Any], labels: Any) -> bool:
     return len(pairs) == 2
 
 
-def _coded(given: Mapping[int, str], what: str, settings: CampaignSettings, rows: int) -> dict[int, int]:
+def coded(given: Mapping[int, Answer], what: str, settings: CampaignSettings, rows: int) -> dict[int, Value]:
+    """Groups that are handed in by row, as they are stored; an error where one is none of the campaign's."""
     found = {}
     for row, group in given.items():
         if not 0 <= int(row) < rows:
             raise InputError(f"There is no row {row} for a {what}: rows go from 0 to {rows - 1}.")
-        if composed(str(group)) not in settings.groups:
+        told = {name: part for name, part in group.items() if part is not None} if isinstance(group, Mapping) else group
+        try:
+            found[int(row)] = value_of(settings.asked, told if isinstance(told, Mapping) else str(told), partial=True)
+        except UnknownGroup:
+            raise UnknownGroup(f"The {what} for row {row} is none of the campaign's groups.") from None
+        if found[int(row)].outcome != GROUP or {CANNOT_TELL, DECLINED} & set(found[int(row)].outcomes):
             raise UnknownGroup(f"The {what} for row {row} is none of the campaign's groups.")
-        found[int(row)] = settings.groups.index(composed(str(group)))
     return found
 
 
@@ -352,10 +357,12 @@ def _insert(
         desk = Journal(store, campaign).desk(connection)
         body = {"id": uuid.uuid4().hex, "settings": data, "materials": manifest, "computed": "logged"}
         desk.append("created", body)
-        for row, group in handed.gold.items():
-            desk.append("gold", {"row": row}, Sealed(group))
-        for row, group in handed.known.items():
-            desk.append("known", {"row": row, "purpose": "audit" if row in held_out else "training"}, Sealed(group))
+        for row, value in handed.gold.items():
+            desk.append("gold", {"row": row}, value.seal())
+        for row, value in handed.known.items():
+            partly = {"partly": True} if OPEN in value.outcomes else {}
+            purpose = "audit" if row in held_out else "training"
+            desk.append("known", {"row": row, "purpose": purpose, **partly}, value.seal())
         desk.flush()
         files.settle()
     return campaign

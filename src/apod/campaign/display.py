@@ -124,11 +124,16 @@ _CHUNK = 50_000
 
 
 def shown_columns(
-    frame: pd.DataFrame, show: Sequence[str] | None, labels: Collection[str], groups: Sequence[str], show_label: bool
+    frame: pd.DataFrame,
+    show: Sequence[str] | None,
+    labels: Collection[str],
+    groups: Sequence[Sequence[str]],
+    show_label: bool,
 ) -> tuple[str, ...]:
     """The columns an annotator may see: those asked for, or all but the label, persons' names and recorded groups.
 
     `labels` are the columns that say the label; they can be asked for only where annotators see the label anyway.
+    `groups` are those of every attribute.
     """
     if show is not None:
         for column in show:
@@ -145,7 +150,7 @@ def shown_columns(
         for column in frame.columns
         if column not in labels
         and not looks_like_person_names(column, frame[column])
-        and not holds_groups(frame[column], groups)
+        and not any(holds_groups(frame[column], names) for names in groups)
     )
 
 

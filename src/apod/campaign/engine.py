@@ -39,12 +39,14 @@ if TYPE_CHECKING:
 class GroupAnswer:
     """One row's group as far as it is known: a row several people disagree about appears once per group.
 
-    The weights of a row's entries sum to 1: they are the probability of each group given all answers on that row.
+    The weights of a row's entries sum to 1: they are the probability of each group given all answers on that row. With
+    several attributes, those of each attribute that was told.
     """
 
     row: int
-    group: int = field(repr=False)  # code into the campaign's groups; never printed
+    group: int = field(repr=False)  # code into the attribute's groups; never printed
     weight: float = 1.0
+    attribute: int = 0  # which of the campaign's attributes it is a group of
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,17 +17,17 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any
 
-from sqlalchemy import Connection, Table, delete, func, insert, select, text
+from sqlalchemy import Connection, Table, delete, func, insert, select, text, update
 
 from apod.campaign import schema
 from apod.campaign.errors import NotFound, StoreError
-from apod.campaign.events import canonical
+from apod.campaign.events import canonical, stored_value, without_part
 from apod.campaign.files import Files
 from apod.campaign.journal import Desk, Journal
 from apod.campaign.outcomes import forget_outcomes
@@ -153,8 +153,16 @@ class Overwriting:
             return connection.execute(select(table).where(table.c.campaign == self._journal.campaign)).all()
 
 
-def erase(desk: Desk, models: Files, *, row: int | None, token: int | None, annotator: str | None) -> Erasure:
-    """Erase the answers on a row, to one question, or of one annotator."""
+def erase(
+    desk: Desk,
+    models: Files,
+    *,
+    row: int | None,
+    token: int | None,
+    annotator: str | None,
+    attribute: int | None = None,
+) -> Erasure:
+    """Erase the answers on a row, to one question, or of one annotator; or what they say of one attribute."""
     state = desk.state
     sweep(desk, models)
     hit = [given for given in state.answers.values() if _meant(given, row, token, annotator) and not given.erased]
@@ -163,7 +171,14 @@ def erase(desk: Desk, models: Files, *, row: int | None, token: int | None, anno
     if not hit and not gold and not known:
         raise NotFound("There is no answer of that kind to erase.")
     about = {given.row for given in hit} | {*gold, *known} if row is not None else set()
-    return _erase(desk, hit, gold, known, about)
+    if attribute is None or len(state.group_counts) == 1:
+        return _erase(desk, hit, gold, known, about)
+    parts = _parts(desk, hit, [*gold, *known], attribute)
+    whole = [given for given in hit if given.seq in parts.whole]
+    gold, known = ([item for item in rows if item in parts.whole_rows] for rows in (gold, known))
+    if not parts.texts and not whole and not gold and not known:
+        raise NotFound("There is no answer of that kind to erase.")
+    return _erase(desk, whole, gold, known, about, parts)
 
 
 def expire(desk: Desk, models: Files, name: str, keep_until: str) -> dict[str, Any]:
@@ -197,20 +212,77 @@ def expire(desk: Desk, models: Files, name: str, keep_until: str) -> dict[str, A
     return certificate | {"hash": proof}
 
 
-def _erase(desk: Desk, hit: Sequence[Given], gold: list[int], known: list[int], about: set[int]) -> Erasure:
+@dataclass(frozen=True)
+class _Parts:
+    """What is left of answers when one attribute is erased of them."""
+
+    attribute: int
+    texts: Mapping[int, str]  # event -> its value without the attribute
+    rows: frozenset[int]  # that they are about
+    whole: frozenset[int]  # answers that say nothing else: these go as a whole
+    whole_rows: frozenset[int]  # the same of rows that were handed in
+    answers: int = 0
+
+
+def _parts(desk: Desk, hit: Sequence[Given], handed: Sequence[int], attribute: int) -> _Parts:
+    """The values of these answers, and of rows handed in, without one attribute."""
+    state = desk.state
+    texts: dict[int, str] = {}
+    rows, whole, whole_rows, answers = set(), set(), set(), 0
+    for given in hit:
+        own = desk.texts(given.values)
+        if not any(attribute in _told(text) for text in own.values()):
+            continue
+        if all(_told(text) <= {attribute} for text in own.values()):
+            whole.add(given.seq)
+            continue
+        decided = state.reviews[given.number].values if given.number in state.reviews else ()
+        own |= desk.texts(decided)
+        texts |= {seq: without_part(text, [attribute]) for seq, text in own.items() if attribute in _told(text)}
+        rows.add(given.row)
+        answers += 1
+    for row in handed:
+        seq = state.gold[row] if row in state.gold else state.known[row]
+        told = {place for text in desk.texts([seq]).values() for place in _told(text)}
+        if told == {attribute}:
+            whole_rows.add(row)
+        elif attribute in told:
+            texts[seq] = without_part(desk.texts([seq])[seq], [attribute])
+            rows.add(row)
+            answers += 1
+    return _Parts(attribute, texts, frozenset(rows), frozenset(whole), frozenset(whole_rows), answers)
+
+
+def _told(text: str) -> set[int]:
+    """Which attributes a stored answer tells."""
+    return {place for place, part in enumerate(stored_value(text)) if part is not None}
+
+
+def _erase(
+    desk: Desk,
+    hit: Sequence[Given],
+    gold: list[int],
+    known: list[int],
+    about: set[int],
+    parts: _Parts | None = None,
+) -> Erasure:
     """Delete these values and everything computed from them, and note it; `about`: rows whose reasons go too."""
     state = desk.state
     values = [seq for given in hit for seq in given.values] + [state.gold[item] for item in gold]
     values += [state.known[item] for item in known]
     decided = {given.number for given in hit} & state.reviews.keys()  # a decision rests on the opinions it saw
     values += [seq for number in decided for seq in state.reviews[number].values]
-    spoiled = {model for model, seq in state.models.items() if seq > min(values)}
-    reasons = _reasons(state, spoiled, about) + [seq for seq in state.frozen if seq > min(values)]
+    texts = {} if parts is None else {seq: text for seq, text in parts.texts.items() if seq not in values}
+    first = min([*values, *texts])
+    spoiled = {model for model, seq in state.models.items() if seq > first}
+    reasons = _reasons(state, spoiled, about) + [seq for seq in state.frozen if seq > first]
+    for seq, left in texts.items():
+        _replace(desk, seq, left)
     _delete(desk, schema.answers, values)
     _delete(desk, schema.reasons, reasons)
     _delete_models(desk, spoiled)
-    forget_outcomes(desk.connection, desk.campaign, since=min(values))
-    body = {
+    forget_outcomes(desk.connection, desk.campaign, since=first)
+    body: dict[str, object] = {
         "answers": [given.seq for given in hit],
         "gold": gold,
         "known": known,
@@ -218,12 +290,16 @@ def _erase(desk: Desk, hit: Sequence[Given], gold: list[int], known: list[int], 
         "models": sorted(spoiled),
     }
     rows = {given.row for given in hit} | {*gold, *known}
+    if parts is not None and texts:
+        rows |= parts.rows
+        body["parts"] = {"attribute": parts.attribute, "sealed": sorted(texts), "rows": sorted(parts.rows)}
     for held in [held for held in state.outstanding.values() if state.questions[held.number].row in rows]:
         desk.append("released", {"token": held.token, "cause": "erased"})  # nobody is shown this person any more
     note_due(desk, desk.append("erased", body))
     desk.publish([], None)  # proposals of a spoiled model go too
-    there = tuple(copy.name for copy in state.backups if copy.seq > min(values))
-    return Erasure(len(hit) + len(gold) + len(known), len(spoiled), backups=there)
+    there = tuple(copy.name for copy in state.backups if copy.seq > first)
+    more = 0 if parts is None else parts.answers
+    return Erasure(len(hit) + len(gold) + len(known) + more, len(spoiled), backups=there)
 
 
 def sweep(desk: Desk, models: Files) -> None:
@@ -257,6 +333,15 @@ def _delete(desk: Desk, table: Table, seqs: list[int]) -> None:
         desk.connection.execute(delete(table).where(table.c.campaign == desk.campaign, table.c.seq.in_(part)))
     for seq in seqs:
         desk.sealed.pop(seq, None)  # written by the same batch, not sent yet
+
+
+def _replace(desk: Desk, seq: int, text: str) -> None:
+    """Write what is left of a value over it."""
+    table = schema.answers
+    desk.connection.execute(
+        update(table).where(table.c.campaign == desk.campaign, table.c.seq == seq).values(value=text)
+    )
+    desk.sealed.pop(seq, None)
 
 
 def _delete_models(desk: Desk, models: set[str]) -> None:

@@ -5,10 +5,18 @@ from __future__ import annotations
 from typing import NotRequired, TypedDict
 
 
+class AttributeBody(TypedDict):
+    """One attribute that is asked about."""
+
+    name: str
+    groups: list[str]
+
+
 class CreatedSettings(TypedDict, total=False):
     """The settings that are read from the fold; all others stand beside them, and earlier versions had fewer."""
 
     groups: list[str]
+    attributes: list[AttributeBody]
     budget: int
     overlap: int
     lease_seconds: float
@@ -45,6 +53,7 @@ class AnsweredBody(TypedDict):
     token: int
     kind: str
     outcome: str
+    outcomes: NotRequired[list[str]]  # by attribute, where there are several
     late: bool
     counted: bool
     free: NotRequired[bool]
@@ -58,6 +67,7 @@ class CorrectedBody(TypedDict):
     answer: int
     kind: str
     outcome: str
+    outcomes: NotRequired[list[str]]
 
 
 class TokenBody(TypedDict):
@@ -90,6 +100,7 @@ class KnownBody(RowBody):
     """A group was handed in."""
 
     purpose: str
+    partly: NotRequired[bool]  # not of every attribute
 
 
 class AddedBody(TypedDict):
@@ -113,6 +124,14 @@ class FrozenBody(TypedDict):
     answers: int
 
 
+class ErasedPartsBody(TypedDict):
+    """Of which values one attribute was erased; the rest of them stays."""
+
+    attribute: int
+    sealed: list[int]
+    rows: list[int]
+
+
 class ErasedBody(TypedDict):
     """Values were erased, by the events that brought them."""
 
@@ -121,6 +140,7 @@ class ErasedBody(TypedDict):
     gold: list[int]
     known: NotRequired[list[int]]
     models: list[str]
+    parts: NotRequired[ErasedPartsBody]
 
 
 class BudgetBody(TypedDict):
@@ -173,6 +193,7 @@ class ReviewedBody(TypedDict):
     question: int
     reviewer: str
     outcome: str
+    outcomes: NotRequired[list[str]]
 
 
 class BackupBody(TypedDict):

@@ -100,9 +100,10 @@ def _answered(state: State, event: Event, body: AnsweredBody) -> None:
         at=event.at,
         late=body["late"],
         counted=body["counted"],
-        told=intern(body["outcome"]),
+        told=intern(",".join(body.get("outcomes", (body["outcome"],)))),
         values=own,
         free=body.get("free", False),
+        outcomes=_by_attribute(body.get("outcomes")),
     )
     asked.given += own  # the same object where it is the first: there may be very many
     state.answers[event.seq] = given
@@ -125,6 +126,7 @@ def _corrected(state: State, event: Event, body: CorrectedBody) -> None:
     state.spent -= state.costs(given)
     state.answered -= state.priced(given)
     given.kind, given.outcome = body["kind"], body["outcome"]
+    given.outcomes = _by_attribute(body.get("outcomes"))
     given.values += (event.seq,)
     state.spent += state.costs(given)
     state.answered += state.priced(given)
@@ -175,6 +177,8 @@ def _known(state: State, event: Event, body: KnownBody) -> None:
     state.known[body["row"]] = event.seq
     if body["purpose"] == "audit":
         state.known_audit.add(body["row"])
+    if body.get("partly"):
+        state.known_partly.add(body["row"])
 
 
 def _added(state: State, event: Event, body: AddedBody) -> None:
@@ -207,6 +211,12 @@ def _erased(state: State, event: Event, body: ErasedBody) -> None:
         state.known.pop(row, None)
         state.retired.add(row)
         state.erased_rows.add(row)
+    parts = body.get("parts")
+    if parts is not None:
+        for seq in parts["sealed"]:
+            state.erased_parts[seq] = state.erased_parts.get(seq, frozenset()) | {parts["attribute"]}
+        state.erased_rows.update(parts["rows"])
+        state.retired.update(row for row in parts["rows"] if row not in state.rows)
     if state.model in body["models"]:
         state.model, state.model_answers = None, 0
 
@@ -250,7 +260,13 @@ def _reviewed(state: State, event: Event, body: ReviewedBody) -> None:
     number = body["question"]
     before = state.reviews[number].values if number in state.reviews else ()
     state.reviews[number] = Review(
-        event.seq, number, intern(body["reviewer"]), intern(body["outcome"]), event.at, (*before, event.seq)
+        event.seq,
+        number,
+        intern(body["reviewer"]),
+        intern(body["outcome"]),
+        event.at,
+        (*before, event.seq),
+        outcomes=_by_attribute(body.get("outcomes")),
     )
 
 
@@ -260,6 +276,10 @@ def _backed_up(state: State, event: Event, body: BackupBody) -> None:
 
 def _clock(state: State, event: Event, body: object) -> None:
     state.clock_moves += 1
+
+
+def _by_attribute(outcomes: list[str] | None) -> tuple[str, ...]:
+    return tuple(map(intern, outcomes)) if outcomes else ()
 
 
 def _shared(text: str | None) -> str | None:

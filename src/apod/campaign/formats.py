@@ -7,7 +7,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,17 @@ class Record:
     question: str | None = None  # its id in the campaign it came from
     asked_at: str | None = None
     answered_at: str | None = None
+    answers: Mapping[str, str | None] = field(default_factory=dict, repr=False)  # by attribute, where there are several
+
+    def cells(self, attributes: Sequence[str]) -> dict[str, object]:
+        """Its fields as columns: with several attributes, one for each in the place of `group`."""
+        found: dict[str, object] = {}
+        for item in fields(self):
+            if item.name == "group" and attributes:
+                found |= {name: self.answers.get(name) for name in attributes}
+            elif item.name != "answers":
+                found[item.name] = getattr(self, item.name)
+        return found
 
 
 @dataclass(frozen=True)
@@ -70,41 +81,42 @@ def read_bytes(path: Path) -> bytes:
         raise InputError(f"{path} cannot be read ({error.strerror}): check the path.") from None
 
 
-def to_csv(records: Sequence[Record]) -> bytes:
+def to_csv(records: Sequence[Record], attributes: Sequence[str] = ()) -> bytes:
     """Comma-separated values with a header; no text in it is a formula to a spreadsheet."""
-    names = [item.name for item in fields(Record)]
-    return write_cells(names, ([getattr(record, name) for name in names] for record in records))
+    names = list(Record().cells(attributes))
+    return write_cells(names, (list(record.cells(attributes).values()) for record in records))
 
 
-def to_parquet(records: Sequence[Record]) -> bytes:
+def to_parquet(records: Sequence[Record], attributes: Sequence[str] = ()) -> bytes:
     """A Parquet file."""
     buffer = io.BytesIO()
-    _frame(records).to_parquet(buffer, index=False)
+    _frame(records, attributes).to_parquet(buffer, index=False)
     return buffer.getvalue()
 
 
-def to_jsonl(records: Sequence[Record]) -> bytes:
+def to_jsonl(records: Sequence[Record], attributes: Sequence[str] = ()) -> bytes:
     """One JSON object per line."""
-    return "".join(json.dumps(asdict(record)) + "\n" for record in records).encode()
+    return "".join(json.dumps(record.cells(attributes)) + "\n" for record in records).encode()
 
 
-def from_csv(data: bytes) -> Batch:
+def from_csv(data: bytes, attributes: Sequence[str] = ()) -> Batch:
     """Answers from comma-separated values; a group may be called "NA" or "None"."""
-    return _batch(read_cells(data))
+    return _batch(read_cells(data), attributes)
 
 
-def from_parquet(data: bytes) -> Batch:
+def from_parquet(data: bytes, attributes: Sequence[str] = ()) -> Batch:
     """Answers from a Parquet file."""
     try:
         file = parquet.ParquetFile(pa.BufferReader(data))
         names = list(file.schema_arrow.names)
         refuse_repeated(names)
-        rows = file.read(columns=[name for name in names if name in _READ], use_threads=False).to_pylist()
+        wanted = [name for name in names if name in _READ or name in attributes]
+        rows = file.read(columns=wanted, use_threads=False).to_pylist()
     except InputError:
         raise
     except Exception:  # noqa: BLE001 pyarrow raises many types; none of their texts is needed
         raise InputError("The file is not Parquet, or damaged: nothing was imported.") from None
-    return _batch([{name: _present(value) for name, value in row.items()} for row in rows])
+    return _batch([{name: _present(value) for name, value in row.items()} for row in rows], attributes)
 
 
 def _present(value: object) -> object:
@@ -112,7 +124,7 @@ def _present(value: object) -> object:
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
-def from_jsonl(data: bytes) -> Batch:
+def from_jsonl(data: bytes, attributes: Sequence[str] = ()) -> Batch:
     """Answers from JSON Lines."""
     try:
         rows = [read_json(line) for line in data.decode().split("\n") if line.strip()]
@@ -120,7 +132,7 @@ def from_jsonl(data: bytes) -> Batch:
         raise InputError("The file is not one JSON object per line in UTF-8: nothing was imported.") from None
     if not all(isinstance(row, dict) for row in rows):
         raise InputError("The file is not one JSON object per line: nothing was imported.")
-    return _batch(rows)
+    return _batch(rows, attributes)
 
 
 def read_json(text: str | bytes) -> Any:
@@ -131,34 +143,55 @@ def read_json(text: str | bytes) -> Any:
         raise ValueError("nested too deeply") from None
 
 
-def read_gold(path: Path) -> dict[int, str]:
-    """Known answers for gold questions: a file with the columns `row` and `group`."""
-    found: dict[int, str] = {}
+def read_gold(path: Path, attributes: Sequence[str] = ()) -> dict[int, str | Mapping[str, str | None]]:
+    """Known answers for gold questions: a file with the columns `row` and `group`, or one for each of several
+    attributes."""
+    found: dict[int, str | Mapping[str, str | None]] = {}
     kind = format_of(path, None)
     if kind not in READERS:
         raise InputError(f"{path.name} cannot hold known answers: save it as CSV, Parquet or JSON Lines.")
-    for record in READERS[kind](read_bytes(path)).records:
-        if record.row is None or record.group is None:
+    for record in READERS[kind](read_bytes(path), attributes).records:
+        told = {name: part for name, part in record.answers.items() if part is not None} or record.group
+        if record.row is None or told is None:
             raise InputError(f"Every line of {path.name} needs a row number and a group: they are the known answers.")
-        if found.setdefault(record.row, record.group) != record.group:
+        if found.setdefault(record.row, told) != told:
             raise InputError(f"{path.name} says two different groups for row {record.row}: keep the one that is known.")
     return found
 
 
-def _frame(records: Sequence[Record]) -> pd.DataFrame:
-    columns = [item.name for item in fields(Record)]
-    frame = pd.DataFrame([asdict(record) for record in records], columns=columns)
-    texts = ["id", "annotator", "outcome", "group", "kind", "purpose", "question", "asked_at", "answered_at"]
+def _frame(records: Sequence[Record], attributes: Sequence[str]) -> pd.DataFrame:
+    columns = list(Record().cells(attributes))
+    frame = pd.DataFrame([record.cells(attributes) for record in records], columns=columns)
+    texts = ["id", "annotator", "outcome", *(attributes or ["group"]), "kind", "purpose"]
+    texts += ["question", "asked_at", "answered_at"]
     types = {"row": "Int64", "probability": "Float64", "counted": "boolean", "late": "boolean"}
     return frame.astype({**dict.fromkeys(texts, "string"), **types})
 
 
-def _batch(rows: Sequence[Mapping[str, object]]) -> Batch:
+def _batch(rows: Sequence[Mapping[str, object]], attributes: Sequence[str]) -> Batch:
     if rows and not {"row", "id"} & set(rows[0]):
         raise InputError("The file has neither a column `row` nor a column `id`: nothing was imported.")
+    if attributes:
+        missing = [name for name in attributes if not any(name in row for row in rows)]
+        if rows and missing:
+            raise InputError(
+                f"The file has no column `{missing[0]}`: it needs one per attribute. Nothing was imported."
+            )
+        return Batch(tuple(_joint(f"Answer {line} of the file", row, attributes) for line, row in enumerate(rows, 1)))
     if rows and not any("group" in row or row.get("outcome") in (CANNOT_TELL, DECLINED) for row in rows):
         raise InputError("The file has no column `group`: name the column of answers so. Nothing was imported.")
     return Batch(tuple(checked_record(f"Answer {line} of the file", row) for line, row in enumerate(rows, start=1)))
+
+
+def _joint(what: str, given: Mapping[str, object], attributes: Sequence[str]) -> Record:
+    """An answer about several attributes; a blank cell says nothing of its attribute."""
+    answers: dict[str, str | None] = {}
+    for name in attributes:
+        try:
+            answers[name] = (_text(given.get(name)) or "").strip() or None
+        except TypeError:
+            raise InputError(f"{what} has a `{name}` that is not a text: nothing was imported.") from None
+    return replace(checked_record(what, {**given, "group": None}), answers=answers)
 
 
 def checked_record(what: str, given: Mapping[str, object]) -> Record:
@@ -230,10 +263,14 @@ _READ: Mapping[str, tuple[Callable[[object], object], str]] = {
     **dict.fromkeys(("id", "annotator", "outcome", "group", "kind", "purpose", "question"), _WORD),
 }
 
-WRITERS: Mapping[str, Callable[[Sequence[Record]], bytes]] = {
+WRITERS: Mapping[str, Callable[[Sequence[Record], Sequence[str]], bytes]] = {
     "csv": to_csv,
     "parquet": to_parquet,
     "jsonl": to_jsonl,
 }
-READERS: Mapping[str, Callable[[bytes], Batch]] = {"csv": from_csv, "parquet": from_parquet, "jsonl": from_jsonl}
+READERS: Mapping[str, Callable[[bytes, Sequence[str]], Batch]] = {
+    "csv": from_csv,
+    "parquet": from_parquet,
+    "jsonl": from_jsonl,
+}
 FORMATS = (*WRITERS, LABEL_STUDIO)

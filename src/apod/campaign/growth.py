@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from apod.campaign.attributes import Answer, Groups, joined, named_columns
 from apod.campaign.audit_sample import held_out_later
 from apod.campaign.contents import new_contents
-from apod.campaign.create import Pool, Roles, check_features
+from apod.campaign.create import Handed, Pool, Roles, check_features, coded
 from apod.campaign.display import Display, Pictures, store_display
 from apod.campaign.errors import CampaignFinished
-from apod.campaign.events import Sealed
 from apod.campaign.files import Staged, staged
 from apod.campaign.journal import Desk
-from apod.campaign.materials import Materials, store_features
+from apod.campaign.materials import GivenScores, Materials, scores_from, store_features
 from apod.campaign.matrix import embedding_pool, is_embedding
 from apod.campaign.pool_rows import check_encodable
-from apod.campaign.settings import GivenScores, scores_from
+from apod.campaign.state import OPEN
 from apod.data.columns import Labels, read_like
 from apod.data.dataset import UNKNOWN, category_codes
 from apod.data.files import read_table
@@ -94,8 +94,9 @@ def add_people(
     seen = features.drop(columns=column, errors="ignore") if isinstance(features, pd.DataFrame) and column else features
     read = problems.collect(lambda: _as_stored(materials, seen, problems))
     coded = problems.collect(lambda: _coded_labels(materials, "y", pd.Series(np.asarray(labels).ravel())))
-    groups = None if known_groups is None else pd.DataFrame({"known_groups": list(known_groups)}, dtype=object)
-    known = {} if groups is None else problems.collect(lambda: _known(materials, "known_groups", groups))
+    named = known_groups if isinstance(known_groups, Mapping | pd.DataFrame) else {"known_groups": known_groups}
+    groups = pd.DataFrame({name: list(named[name]) for name in named if named[name] is not None}, dtype=object)
+    known = problems.collect(lambda: _known(materials, list(groups.columns), groups))
     shown = display if display is not None else features if isinstance(features, pd.DataFrame) else None
     problems.settle("the new rows")
     assert coded is not None
@@ -136,9 +137,9 @@ def _append(
     files.settle()
     desk.append("added", {"materials": own, "queue": desk.queue})
     reserved = set(held_out.tolist())
-    for row, group in (pool.known or {}).items():
-        purpose = "audit" if row in reserved else "training"
-        desk.append("known", {"row": first + row, "purpose": purpose}, Sealed(materials.settings.groups.index(group)))
+    for row, value in coded(pool.known or {}, "known group", materials.settings, len(pool.labels)).items():
+        body = {"row": first + row, "purpose": "audit" if row in reserved else "training"}
+        desk.append("known", body | ({"partly": True} if OPEN in value.outcomes else {}), value.seal())
     rows = len(pool.labels)
     return AddReport(rows, first, first + rows, len(held_out), len(pool.known or {}))
 
@@ -156,8 +157,9 @@ def _written(materials: Materials, files: Staged, pool: Pool) -> dict[str, objec
         manifest["display"] = store_display(files, frame.rename(columns=str), display["columns"], pool.ids)
     if pool.scores is not None:
         manifest["scores"] = {"column": pool.scores.column, "file": files.put_array(pool.scores.values)}
-    if pool.known:
-        manifest["known"] = files.put_array(np.array(sorted(pool.known), dtype=np.int64))
+    handed = Handed({}, coded(pool.known or {}, "known group", materials.settings, len(pool.labels)))
+    if handed.fully_known:
+        manifest["known"] = files.put_array(np.array(sorted(handed.fully_known), dtype=np.int64))
     return manifest
 
 
@@ -260,11 +262,14 @@ def _coded_labels(materials: Materials, what: str, column: pd.Series[Any]) -> La
     return Labels(np.array([place[name] for name in found], dtype=np.int64)[codes], names, names)
 
 
-def _known(materials: Materials, name: str, frame: pd.DataFrame) -> dict[int, str]:
-    """Groups that come with the rows, as far as they do."""
-    groups = materials.settings.groups
-    codes, names = read_groups(name, frame, None, groups, partly=True)
-    return {int(row): names[codes[row]] for row in np.flatnonzero(codes != UNKNOWN)}
+def _known(materials: Materials, columns: Sequence[str], frame: pd.DataFrame) -> dict[int, Answer]:
+    """Groups that come with the rows, as far as they do; of several attributes, in columns of their names."""
+    asked, found = materials.settings.asked, {}
+    for name in columns:
+        attribute = asked[0] if len(asked) == 1 else asked[materials.settings.place_of(name)]
+        codes, names = read_groups(name, frame, None, attribute.groups, partly=True)
+        found[attribute.name] = {int(row): names[codes[row]] for row in np.flatnonzero(codes != UNKNOWN)}
+    return joined(found) if len(asked) > 1 else dict(found.get(asked[0].name, {}))
 
 
 def _roles(materials: Materials, options: AddOptions) -> Roles:
@@ -284,8 +289,9 @@ def _roles(materials: Materials, options: AddOptions) -> Roles:
 def _embeddings(materials: Materials, path: Path, options: AddOptions) -> Pool:
     roles = _roles(materials, options)
     settings = materials.settings
+    groups: Groups = {one.name: one.groups for one in settings.attributes} or settings.groups
     pool = embedding_pool(
-        path, str(roles["label"]), settings.groups, known_groups=roles.get("known"), drop=roles.get("drop", ())
+        path, str(roles["label"]), groups, known_groups=roles.get("known"), drop=roles.get("drop", ())
     )
     assert pool.coded is not None
     if pool.coded.names != settings.label_names:
@@ -304,7 +310,8 @@ def _table(session: Session, materials: Materials, path: Path, options: AddOptio
     embedded = tuple(f"{one['column']}." for one in contents)
     columns = [one for one in materials.columns() if not (embedded and str(one["name"]).startswith(embedded))]
     display, score = materials.manifest["display"] or {"columns": []}, materials.score_column
-    named = [roles["label"], roles.get("id"), roles.get("known"), score, *(one["column"] for one in contents)]
+    recorded = named_columns(roles.get("known"), list(map(str, frame.columns)))
+    named = [roles["label"], roles.get("id"), *recorded, score, *(one["column"] for one in contents)]
     needed = [*(str(name) for name in named if name), *(str(one["name"]) for one in columns), *display["columns"]]
     _same_columns(frame, needed, roles.get("all", ()), problems)
     there = [one for one in columns if one["name"] in frame.columns]
@@ -312,10 +319,8 @@ def _table(session: Session, materials: Materials, path: Path, options: AddOptio
     features = _features(frame, numbers, texts, path.name, problems)
     label = roles["label"] if roles["label"] in frame.columns else None
     coded = None if label is None else problems.collect(lambda: _coded_labels(materials, str(label), frame[label]))
-    recorded, own = roles.get("known"), roles.get("id")
-    known: dict[int, str] | None = {}
-    if recorded in frame.columns:
-        known = problems.collect(lambda: _known(materials, str(recorded), frame))
+    own, there_too = roles.get("id"), [name for name in recorded if name in frame.columns]
+    known = problems.collect(lambda: _known(materials, there_too, frame))
     scores: GivenScores | None = None
     if score in frame.columns:
         scores = problems.collect(lambda: scores_from(score, frame))

@@ -21,7 +21,7 @@ from sqlalchemy.sql.elements import ColumnClause
 
 from apod.campaign import schema
 from apod.campaign.errors import NotFound, StoreError
-from apod.campaign.events import GENESIS, Event, Sealed, canonical, link
+from apod.campaign.events import GENESIS, Event, Sealed, canonical, link, stored_value
 from apod.campaign.fold import apply
 from apod.campaign.state import Proposal, Purpose, State
 from apod.campaign.store import Store
@@ -85,6 +85,14 @@ class Desk:
             return self.sealed[seq][1].value
         return read_answers(self.connection, self.campaign, [seq]).get(seq)
 
+    def texts(self, seqs: Sequence[int]) -> dict[int, str]:
+        """Sealed answers as they are stored, by event; those of this very batch are sent first."""
+        if any(seq in self.sealed for seq in seqs):
+            self._send_sealed()
+        table = schema.answers
+        query = select(table.c.seq, table.c.value).where(table.c.campaign == self.campaign, table.c.seq.in_(seqs))
+        return {row.seq: row.value for row in self.connection.execute(query)}
+
     def next_proposal(self) -> Queued | None:
         """The best waiting proposal nobody was asked about yet."""
         return self._journal.next_queued(self.connection, self.queue)
@@ -112,6 +120,14 @@ class Desk:
         """Send what was appended to the database."""
         if self.written:
             self.connection.execute(_ADD_EVENT, [_event_row(self.campaign, *item) for item in self.written])
+        self._send_sealed()
+        if self.written or self.queue != self._queue_before:
+            self.connection.execute(
+                _MOVE_HEAD,
+                {"c": self.campaign, "seq": self.state.seq, "hash": self.state.hash, "generation": self.queue},
+            )
+
+    def _send_sealed(self) -> None:
         for table, statement in _ADD_SEALED:
             rows = [
                 {"campaign": self.campaign, "seq": seq, "salt": seal.salt, "value": seal.text}
@@ -120,11 +136,7 @@ class Desk:
             ]
             if rows:
                 self.connection.execute(statement, rows)
-        if self.written or self.queue != self._queue_before:
-            self.connection.execute(
-                _MOVE_HEAD,
-                {"c": self.campaign, "seq": self.state.seq, "hash": self.state.hash, "generation": self.queue},
-            )
+        self.sealed.clear()
 
 
 @dataclass(eq=False)
@@ -331,7 +343,7 @@ def read_answers(connection: Connection, campaign: int, seqs: Sequence[int] | No
     query = select(table.c.seq, table.c.value).where(table.c.campaign == campaign)
     if seqs is not None:
         query = query.where(table.c.seq.in_(seqs))
-    return {row.seq: json.loads(row.value) for row in connection.execute(query)}
+    return {row.seq: stored_value(row.value) for row in connection.execute(query)}
 
 
 def _event_row(campaign: int, event: Event, text: str) -> dict[str, object]:

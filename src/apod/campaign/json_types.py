@@ -164,6 +164,7 @@ class AnnotatorJson(TypedDict):
     gold_answered: int
     accuracy: float | None
     kappa: dict[str, float | None]
+    by_attribute: dict[str, float | None]
 
 
 class PacedAnnotatorJson(AnnotatorJson):
@@ -234,11 +235,26 @@ class MapJson(TypedDict):
     asked: MapAskedJson
 
 
+class AttributeStatusJson(TypedDict):
+    """One attribute that is asked about, and what came of it."""
+
+    name: str
+    groups: tuple[str, ...]
+    told: int
+    cannot_tell: int
+    declined: int
+    known: int
+    groups_seen: int
+    agreement: float | None
+
+
 class StatusJson(TypedDict):
     """The counts of a campaign, as `apod status --json` prints them; `Status` says what each is."""
 
     name: str
     groups: tuple[str, ...]
+    attributes: tuple[AttributeStatusJson, ...]
+    values_told: int
     budget: int
     answered: int
     standing: int

@@ -1,7 +1,8 @@
 """Label Studio's JSON: tasks go out, annotations come in.
 
 A task's `data` holds what an annotator may see, plus `row`, `id` and `question`, which come back with it. Choices are
-the group names, "cannot_tell" and "declined". A cancelled annotation (Label Studio's skip) gives the question back.
+the group names, "cannot_tell" and "declined"; with several attributes there is a tag of choices for each, named as it
+is. A cancelled annotation (Label Studio's skip) gives the question back.
 """
 
 from __future__ import annotations
@@ -9,27 +10,41 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
 from apod.campaign.formats import Batch, Record, checked_record, read_json
-from apod.campaign.settings import composed
+from apod.campaign.settings import GROUP_NAME, Attribute, composed
 from apod.campaign.state import CANNOT_TELL, DECLINED, GROUP
 from apod.errors import InputError
 
 
-def labelling_config(groups: Sequence[str], guidelines: str | None) -> str:
-    """The XML that sets up a Label Studio project for a campaign's tasks."""
-    choices = "\n".join(f"    <Choice value={quoteattr(name)}/>" for name in (*groups, CANNOT_TELL, DECLINED))
+def labelling_config(asked: Sequence[str] | Sequence[Attribute], guidelines: str | None) -> str:
+    """The XML that sets up a Label Studio project for a campaign's tasks: for groups, or for attributes with theirs."""
+    attributes = [one for one in asked if isinstance(one, Attribute)]
+    attributes = attributes or [Attribute(GROUP_NAME, tuple(map(str, asked)))]
     header = f"  <Header value={quoteattr(escape(guidelines))}/>\n" if guidelines else ""
-    return (
-        f'<View>\n{header}  <Text name="case" value="$text"/>\n'
-        f'  <Choices name="group" toName="case" choice="single" required="true">\n{choices}\n  </Choices>\n</View>\n'
-    )
+    tags = "".join(_tag(one, len(attributes) > 1) for one in attributes)
+    return f'<View>\n{header}  <Text name="case" value="$text"/>\n{tags}</View>\n'
+
+
+def _tag(attribute: Attribute, several: bool) -> str:
+    """The choices of one attribute; of several, each under its name."""
+    name, title = "group", ""
+    if several:
+        name, title = attribute.name, f'  <Header value={quoteattr(escape(attribute.name))} size="4"/>\n'
+    groups = (*attribute.groups, CANNOT_TELL, DECLINED)
+    choices = "\n".join(f"    <Choice value={quoteattr(group)}/>" for group in groups)
+    tag = f'  <Choices name={quoteattr(name)} toName="case" choice="single" required="true">'
+    return f"{title}{tag}\n{choices}\n  </Choices>\n"
 
 
 def to_tasks(
-    records: Sequence[Record], shown: Mapping[int, Mapping[str, object]], open_: Sequence[Record] = ()
+    records: Sequence[Record],
+    shown: Mapping[int, Mapping[str, object]],
+    open_: Sequence[Record] = (),
+    attributes: Sequence[str] = (),
 ) -> bytes:
     """Tasks with their annotations, and open ones without; `shown` are the visible values by row."""
     by_row: dict[int, list[Record]] = defaultdict(list)
@@ -48,7 +63,9 @@ def to_tasks(
                     "question": next((item.question for item in here if item in open_), first.question),
                 },
                 "meta": {"purpose": first.purpose, "probability": first.probability},
-                "annotations": [_annotation(place, item) for place, item in enumerate(here, 1) if item not in open_],
+                "annotations": [
+                    _annotation(place, item, attributes) for place, item in enumerate(here, 1) if item not in open_
+                ],
             }
         )
     return json.dumps(tasks, indent=1).encode()
@@ -60,8 +77,9 @@ def _row(record: Record) -> int:
     return record.row
 
 
-def _annotation(number: int, record: Record) -> dict[str, object]:
+def _annotation(number: int, record: Record, attributes: Sequence[str]) -> dict[str, object]:
     choice = record.group if record.outcome == GROUP else record.outcome
+    said = {name: record.answers.get(name) for name in attributes} or {"group": choice}
     return {
         "id": number,
         "completed_by": record.annotator,
@@ -69,20 +87,24 @@ def _annotation(number: int, record: Record) -> dict[str, object]:
         "created_at": record.answered_at,
         "result": [
             {
-                "id": f"g{number}",
+                "id": f"g{number}" if name == "group" else f"g{number}-{name}",
                 "type": "choices",
-                "from_name": "group",
+                "from_name": name,
                 "to_name": "case",
-                "value": {"choices": [choice]},
+                "value": {"choices": [answer]},
             }
+            for name, answer in said.items()
+            if answer is not None or name == "group"
         ],
         "apod": {"kind": record.kind, "counted": record.counted, "late": record.late, "question": record.question},
     }
 
 
-def from_tasks(data: bytes, groups: Sequence[str]) -> Batch:
-    """Answers from tasks with annotations, as Label Studio exports them; choices are found by the groups' names."""
-    known = {*groups, CANNOT_TELL, DECLINED}
+def from_tasks(data: bytes, attributes: Sequence[Attribute]) -> Batch:
+    """Answers from tasks with annotations, as Label Studio exports them.
+
+    Choices are found by the groups' names; with several attributes, by the names of their tags.
+    """
     try:
         tasks = read_json(data)
     except ValueError:
@@ -99,9 +121,9 @@ def from_tasks(data: bytes, groups: Sequence[str]) -> Batch:
             raise InputError(f"{what} has neither `row` nor `id` in its data: export tasks from the campaign.")
         for one in _list(what, "annotations", task.get("annotations") or task.get("completions")):
             annotation = _table(what, "annotations", one)
-            choice = _choice(what, annotation, known)
-            found = _record(what, about, _table(what, "meta", task.get("meta")), annotation, choice)
-            if choice is None:
+            choices = _answers(what, annotation, attributes)
+            found = _record(what, about, _table(what, "meta", task.get("meta")), annotation, choices)
+            if not choices:
                 cancelled.append((found.question, found.row))
             else:
                 records.append(found)
@@ -113,9 +135,11 @@ def _record(
     about: Mapping[str, object],
     meta: Mapping[str, object],
     annotation: Mapping[str, object],
-    choice: str | None,
+    choices: Mapping[str, str | None],
 ) -> Record:
     ours = _table(what, "apod", annotation.get("apod"))
+    several = len(choices) > 1
+    choice = None if several else next(iter(choices.values()), None)
     given = {
         "row": about.get("row"),
         "id": about.get("id"),
@@ -129,7 +153,27 @@ def _record(
         "late": ours.get("late"),
         "question": ours.get("question") or about.get("question"),
     }
-    return checked_record(what, given)
+    return replace(checked_record(what, given), answers=choices if several else {})
+
+
+def _answers(what: str, annotation: Mapping[str, object], attributes: Sequence[Attribute]) -> dict[str, str | None]:
+    """The answer of an annotation by attribute; empty where it holds no result at all."""
+    if len(attributes) == 1:
+        choice = _choice(what, annotation, {*attributes[0].groups, CANNOT_TELL, DECLINED})
+        return {} if choice is None else {attributes[0].name: choice}
+    results = _list(what, "result", annotation.get("result"))
+    own = {
+        one.name: {
+            **annotation,
+            "result": [item for item in results if _table(what, "result", item).get("from_name") == one.name],
+        }
+        for one in attributes
+    }
+    return {
+        one.name: _choice(what, own[one.name], {*one.groups, CANNOT_TELL, DECLINED})
+        for one in attributes
+        if any(own[name]["result"] for name in own) and annotation.get("was_cancelled") is not True
+    }
 
 
 def _choice(what: str, annotation: Mapping[str, object], known: Collection[str]) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection, Table, select
 
 from apod.campaign import schema
-from apod.campaign.events import GENESIS, canonical, commit, link
+from apod.campaign.events import GENESIS, canonical, commit, commitment_of, erased_parts, link
 from apod.campaign.journal import read_events
 
 if TYPE_CHECKING:
@@ -88,9 +88,13 @@ def _verify_sealed(connection: Connection, campaign: int, found: Any) -> tuple[i
     problems = []
     sealed = {**_sealed(connection, campaign, schema.answers), **_sealed(connection, campaign, schema.reasons)}
     accounted: set[int] = set()
+    parts: dict[int, set[int]] = defaultdict(set)
     for event in found:
         if event.kind == "erased":
-            accounted.update(json.loads(event.body)["sealed"])
+            body = json.loads(event.body)
+            accounted.update(body["sealed"])
+            for seq in body.get("parts", {}).get("sealed", ()):
+                parts[seq].add(body["parts"]["attribute"])
     erased = 0
     for event in found:
         value = sealed.pop(event.seq, None)
@@ -101,8 +105,12 @@ def _verify_sealed(connection: Connection, campaign: int, found: Any) -> tuple[i
             erased += event.seq in accounted
             if event.seq not in accounted:
                 problems.append(f"the value of event {event.seq} is gone and no erasure accounts for it")
-        elif commit(*value) != event.commitment:
+        elif commitment_of(*value) != event.commitment:
             problems.append(f"the value of event {event.seq} was changed")
+        elif erased_parts(value[1]) != parts[event.seq]:
+            problems.append(f"the value of event {event.seq} has other parts than the log's erasures leave of it")
+        else:
+            erased += bool(parts[event.seq])
     problems.extend(f"there is a value for event {seq}, which does not exist" for seq in sorted(sealed))
     return erased, problems
 

@@ -28,9 +28,10 @@ from apod.campaign.settings import CampaignSettings
 from apod.campaign.state import State
 from apod.data.blocks import joined
 from apod.data.dataset import IntArray
-from apod.data.own import holds_groups
+from apod.data.own import holds_groups, require_column
 from apod.errors import InputError
 from apod.files import Unchecked
+from apod.models.model import probabilities_of
 
 PLANE = "plane"
 """Name of the remembered map of the pool: "points" (n, 2), "share" (2,) of the variance."""
@@ -283,8 +284,8 @@ def _named_files(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
         yield "the index of the shown rows", manifest["display"]["index"], ".npy"
 
 
-def store_features(files: Files, features: Any, groups: Sequence[str]) -> dict[str, object]:
-    """Write the features; return what `Materials.features` needs."""
+def store_features(files: Files, features: Any, groups: Sequence[Sequence[str]]) -> dict[str, object]:
+    """Write the features; return what `Materials.features` needs. `groups` are those of every attribute."""
     if isinstance(features, pd.DataFrame):
         return _store_frame(files, features, groups)
     array = np.asarray(features)
@@ -293,7 +294,7 @@ def store_features(files: Files, features: Any, groups: Sequence[str]) -> dict[s
     return {"array": files.put_array(array)}
 
 
-def _store_frame(files: Files, frame: pd.DataFrame, groups: Sequence[str]) -> dict[str, object]:
+def _store_frame(files: Files, frame: pd.DataFrame, groups: Sequence[Sequence[str]]) -> dict[str, object]:
     if frame.columns.duplicated().any():
         raise InputError("Two columns of X have the same name: rename one.")
     columns: list[dict[str, object]] = []
@@ -301,7 +302,7 @@ def _store_frame(files: Files, frame: pd.DataFrame, groups: Sequence[str]) -> di
     codes: list[npt.NDArray[np.int32]] = []
     for name in frame.columns:
         values = frame[name]
-        if holds_groups(values, groups):
+        if any(holds_groups(values, names) for names in groups):
             raise InputError(
                 f"Column {str(name)!r} of X seems to be the sensitive attribute itself: drop it from the features."
             )
@@ -324,3 +325,33 @@ def _store_frame(files: Files, frame: pd.DataFrame, groups: Sequence[str]) -> di
         "codes": files.put_array(np.stack(codes, axis=1) if codes else empty.astype(np.int32)),
         "columns": files.put_text(canonical(columns)),
     }
+
+
+@dataclass(frozen=True, eq=False)
+class GivenScores:
+    """Probabilities of the positive label by a model that lives elsewhere."""
+
+    values: npt.NDArray[np.float64]  # (n,)
+    column: str | None = None  # what the table calls them
+
+
+def scores_from(score: Any, frame: Any, show: Sequence[str] | None = None) -> GivenScores | None:
+    """The scores as they were handed in: a column of the table, by name, or one number per row; None without any."""
+    if score is None:
+        return None
+    if not isinstance(score, str):
+        values = probabilities_of(score, "The scores")
+        if len(values) != len(frame):
+            raise InputError(f"There are {len(values)} scores for {len(frame)} rows: pass one per row.")
+        return GivenScores(values)
+    if score in (show or ()):
+        raise InputError(f"{score!r} is the model's score: leave it out of the columns that annotators see.")
+    require_column(score, [str(name) for name in getattr(frame, "columns", ())], "the table")
+    return GivenScores(probabilities_of(frame[score], f"The column {score!r}"), score)
+
+
+def without_scores(frame: pd.DataFrame | Any, scores: GivenScores | None) -> Any:
+    """A table without the column of scores: it is neither a feature nor shown."""
+    if scores is None or scores.column is None or not isinstance(frame, pd.DataFrame):
+        return frame
+    return frame.drop(columns=scores.column, errors="ignore")

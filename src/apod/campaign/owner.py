@@ -60,9 +60,12 @@ class Owner:
         """Links for the people concerned, and what they answer."""
         return SelfReports(self._session, self.access)
 
-    def withdraw(self, code: str) -> Erasure:
-        """Withdraw a self-report by its receipt's code: the answer and all that was computed from it are erased."""
-        return self.erase(question=self.self_reports.find(code))
+    def withdraw(self, code: str, attribute: str | None = None) -> Erasure:
+        """Withdraw a self-report by its receipt's code: the answer and all that was computed from it are erased.
+
+        With an attribute, what it says of that one alone.
+        """
+        return self.erase(question=self.self_reports.find(code), attribute=attribute)
 
     def note_address(self, origin: str) -> None:
         """Remember where the campaign is served, so that links lead there."""
@@ -97,7 +100,7 @@ class Owner:
             taken = state.spent + state.pending(desk.now)
             if isinstance(budget, bool) or not isinstance(budget, int) or budget < max(1, taken):
                 raise BudgetError(f"{taken} answers are spent or under way: the budget cannot be {budget!r}.")
-            most = state.overlap * (rows - len(state.known))
+            most = state.overlap * (rows - len(state.known.keys() - state.known_partly))
             if budget > most:
                 raise BudgetError(f"A budget of {budget} does not fit: at most {most} answers can be asked for.")
             if budget != state.budget:
@@ -242,7 +245,7 @@ class Owner:
     def label_studio_config(self) -> str:
         """The XML that sets up a Label Studio project for this campaign's tasks."""
         rules = self._session.rules()
-        return labelling_config(rules.groups, rules.guidelines)
+        return labelling_config(rules.asked, rules.guidelines)
 
     def exported(self, format: str) -> bytes:
         """All answers that stand, as the content of a file: csv, parquet, jsonl or label-studio."""
@@ -265,18 +268,27 @@ class Owner:
         return report
 
     def erase(
-        self, *, row: int | None = None, question: Question | str | None = None, annotator: str | None = None
+        self,
+        *,
+        row: int | None = None,
+        question: Question | str | None = None,
+        annotator: str | None = None,
+        attribute: str | None = None,
     ) -> Erasure:
-        """Erase the answers about a row, to a question, or of an annotator, and all that was computed from them."""
+        """Erase the answers about a row, to a question, or of an annotator, and all that was computed from them.
+
+        With an attribute, what they say of that one: the others stay as they were told.
+        """
         if sum(item is not None for item in (row, question, annotator)) != 1:
             raise InputError("Say what to erase: a row, a question or an annotator.")
         token = self._session.lease_of(question, None)[0] if question is not None else None
         name = None if annotator is None else clean_name("annotator's name", annotator)
+        place = None if attribute is None else self._session.settings.place_of(attribute)
 
         def command(desk: Desk) -> Erasure:
             which = token(desk.state) if token is not None else None
             forget_noted(self._session)  # whoever is killed after the commit must not leave it
-            return erase(desk, self._session.models, row=row, token=which, annotator=name)
+            return erase(desk, self._session.models, row=row, token=which, annotator=name, attribute=place)
 
         done = replace(self._session.journal.submit(command), overwritten=self._session.overwriting.attempt())
         forget_noted(self._session)  # of a classifier that was fitted meanwhile

@@ -24,7 +24,7 @@ class Snapshot:
     file: str | None
     meta: Unchecked
     content: str | None  # its hash, as the log says
-    fitted: frozenset[tuple[int, int]]  # inputs of that model
+    fitted: frozenset[tuple[int, ...]]  # inputs of that model
     stock: Stock
     progress: Progress
     strength: float | None  # the operating point that the owner chose

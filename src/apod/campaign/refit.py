@@ -317,12 +317,12 @@ class Refitter:
         row = connection.execute(query).first() if state.model is not None else None
         return Snapshot(
             collected=collect(state, read_answers(connection, campaign)),
-            unavailable=frozenset(state.rows) | frozenset(state.gold) | frozenset(state.known) | state.retired,
+            unavailable=state.unavailable,
             model=state.model if row is not None else None,
             file=row.file if row is not None else None,
             content=sealed_hash(connection, campaign, state.models[row.model]) if row is not None else None,
             meta=json.loads(row.meta) if row is not None else {},
-            fitted=frozenset((a, b) for a, b in json.loads(row.inputs)) if row is not None else frozenset(),
+            fitted=frozenset(map(tuple, json.loads(row.inputs))) if row is not None else frozenset(),
             stock=self._count(connection, state, at),
             progress=progress(state),
             strength=state.strength,

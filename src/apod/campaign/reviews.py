@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from sqlalchemy import Connection
 
 from apod.campaign.asking import keyed
+from apod.campaign.attributes import Answer, Value, part_of
 from apod.campaign.errors import Conflict, NotFound, NotYours
-from apod.campaign.events import Sealed
 from apod.campaign.journal import Desk, read_answers
 from apod.campaign.settings import clean_key, clean_name
-from apod.campaign.state import GOLD, GROUP, Asked, Given, State
+from apod.campaign.state import GOLD, GROUP, OPEN, Asked, Given, State
 from apod.campaign.votes import OneCoin, Vote, collect, fleiss_kappa
+from apod.errors import InputError
 
 if TYPE_CHECKING:
     from apod.campaign.session import Session
@@ -32,8 +33,21 @@ Why = Literal["disagreement", "cannot_tell", "low_agreement"]
 
 
 @dataclass(frozen=True)
+class AttributeReview:
+    """One attribute that needs a second look: its groups, the opinions without names, and why."""
+
+    name: str
+    groups: tuple[str, ...] = field(repr=False)
+    opinions: Mapping[str, int] = field(repr=False)
+    why: Why
+
+
+@dataclass(frozen=True)
 class ReviewCase:
-    """A question to decide: what may be seen of the row, and the opinions without names."""
+    """A question to decide: what may be seen of the row, and the opinions without names.
+
+    `groups`, `opinions` and `why` are those of the first attribute to decide.
+    """
 
     question: int
     row_id: str
@@ -41,6 +55,7 @@ class ReviewCase:
     groups: tuple[str, ...] = field(repr=False)
     opinions: Mapping[str, int] = field(repr=False)  # a group, cannot_tell or declined -> how many said so
     why: Why
+    attributes: tuple[AttributeReview, ...] = field(default=(), repr=False)  # the same of each attribute to decide
 
 
 @dataclass(frozen=True)
@@ -70,26 +85,39 @@ class Reviews:
 
     def next(self, reviewer: str) -> ReviewCase | None:
         """The oldest question that this reviewer may decide; None where there is none."""
-        name, groups = clean_name("reviewer's name", reviewer), self._session.settings.groups
+        name, known = clean_name("reviewer's name", reviewer), self._session.settings.asked
 
-        def look(connection: Connection, state: State, at: int) -> tuple[Asked, Why, dict[str, int]] | None:
+        def look(connection: Connection, state: State, at: int) -> tuple[Asked, list[AttributeReview]] | None:
             values = read_answers(connection, self._session.number)
             for asked, why in _waiting(state, values):
                 if not _was_asked(state, asked.row, name):
-                    return asked, why, _opinions(state, asked, values, groups)
+                    return asked, [
+                        AttributeReview(
+                            known[place].name,
+                            known[place].groups,
+                            _opinions(state, asked, values, place, known[place].groups),
+                            cause,
+                        )
+                        for place, cause in why.items()
+                    ]
             return None
 
         found = self._session.reader.view(look)
         if found is None:
             return None
-        asked, why, opinions = found
+        asked, parts = found
         row_id, values = self._session.shown(asked.row)
         shown = {column: value for column, value in values.items() if column in self._session.settings.show} or values
-        return ReviewCase(asked.number, row_id, shown, groups, opinions, why)
+        first = parts[0]
+        return ReviewCase(asked.number, row_id, shown, first.groups, first.opinions, first.why, tuple(parts))
 
-    def decide(self, reviewer: str, question: int, answer: str, *, key: str | None = None) -> Decision:
-        """Record what the reviewer decides: a group's name, "cannot_tell" or "declined". Durable when this returns."""
-        name, value, checked = clean_name("reviewer's name", reviewer), self._session.value_of(answer), clean_key(key)
+    def decide(self, reviewer: str, question: int, answer: Answer, *, key: str | None = None) -> Decision:
+        """Record what the reviewer decides: a group's name, "cannot_tell" or "declined". Durable when this returns.
+
+        With several attributes, one of these for each that needs a second look; of the others, opinions still count.
+        """
+        name, checked = clean_name("reviewer's name", reviewer), clean_key(key)
+        value = self._session.value_of(answer, partial=True)
 
         def command(desk: Desk) -> Decision:
             state = desk.state
@@ -106,16 +134,30 @@ class Reviews:
             before = state.reviews.get(question)
             if before is not None and before.reviewer != name and not _outdated(state, asked):
                 raise Conflict("Another reviewer has decided this question already.")
-            body = {"question": question, "reviewer": name, "outcome": value.outcome, **keyed(checked)}
-            seal = Sealed(value.group) if value.outcome == GROUP else None
-            return Decision(question, desk.append("reviewed", body, seal))
+            self._check_complete(desk, asked, value)
+            body = {"question": question, "reviewer": name, **value.body, **keyed(checked)}
+            return Decision(question, desk.append("reviewed", body, value.seal()))
 
         done = self._session.journal.submit(command)
         self._session.wake()
         return done
 
+    def _check_complete(self, desk: Desk, asked: Asked, value: Value) -> None:
+        """Refuse a decision that leaves open what it is wanted for."""
+        if OPEN not in value.outcomes:
+            return
+        values = {
+            **read_answers(desk.connection, desk.campaign),
+            **{at: one[1].value for at, one in desk.sealed.items()},
+        }
+        models = [one.noise_model() for one in collect(desk.state, values).each]
+        waiting = _causes(_standing(desk.state, asked), values, models)
+        left = [self._session.settings.asked[at].name for at in waiting if value.outcomes[at] == OPEN]
+        if left or set(value.outcomes) == {OPEN}:
+            raise InputError(f"Decide {', '.join(left) or 'at least one attribute'} too.")
+
     def summary(self) -> ReviewSummary:
-        """How many wait and are decided, and the annotators' agreement before and after."""
+        """How many wait and are decided, and the annotators' agreement before and after (of the first attribute)."""
         number = self._session.number
 
         def look(connection: Connection, state: State, at: int) -> ReviewSummary:
@@ -148,9 +190,9 @@ def _was_asked(state: State, row: int, name: str) -> bool:
     return any(state.leases[token].annotator == name for one in asked for token in one.tokens)
 
 
-def _waiting(state: State, values: Mapping[int, int]) -> list[tuple[Asked, Why]]:
-    """Questions that need a second look, the oldest first, and why."""
-    model = collect(state, values).noise_model()
+def _waiting(state: State, values: Mapping[int, object]) -> list[tuple[Asked, dict[int, Why]]]:
+    """Questions that need a second look, the oldest first, and why, by attribute."""
+    models = [one.noise_model() for one in collect(state, values).each]
     found = []
     for asked in state.questions.values():
         given = _standing(state, asked)
@@ -158,24 +200,36 @@ def _waiting(state: State, values: Mapping[int, int]) -> list[tuple[Asked, Why]]
             continue
         if asked.number in state.reviews and not state.reviews[asked.number].erased and not _outdated(state, asked):
             continue
-        why = _why(given, values, model)
-        if why is not None:
+        why = _causes(given, values, models)
+        if why:
             found.append((asked, why))
     return found
 
 
-def _why(given: list[Given], values: Mapping[int, int], model: OneCoin | None) -> Why | None:
-    named = {values.get(one.values[-1]) for one in given if one.outcome == GROUP}
+def _causes(given: list[Given], values: Mapping[int, object], models: Sequence[OneCoin | None]) -> dict[int, Why]:
+    causes = ((place, _why(given, values, place, model)) for place, model in enumerate(models))
+    return {place: why for place, why in causes if why is not None}
+
+
+def _why(given: list[Given], values: Mapping[int, object], attribute: int, model: OneCoin | None) -> Why | None:
+    told = [one for one in given if one.outcome_of(attribute) == GROUP]
+    named = {part_of(values.get(one.values[-1]), attribute) for one in told} - {None}
     if len(named) > 1:
         return "disagreement"
     if not named:
-        return "cannot_tell" if any(one.outcome == "cannot_tell" for one in given) else None
+        return "cannot_tell" if any(one.outcome_of(attribute) == "cannot_tell" for one in given) else None
     doubtful = model is not None and all(model.accuracy.get(one.annotator, 1.0) < LOW_ACCURACY for one in given)
     return "low_agreement" if doubtful else None
 
 
-def _opinions(state: State, asked: Asked, values: Mapping[int, int], groups: tuple[str, ...]) -> dict[str, int]:
-    said = Counter(
-        groups[values[one.values[-1]]] if one.outcome == GROUP else one.outcome for one in _standing(state, asked)
-    )
+def _opinions(
+    state: State, asked: Asked, values: Mapping[int, object], attribute: int, groups: tuple[str, ...]
+) -> dict[str, int]:
+    said: Counter[str] = Counter()
+    for one in _standing(state, asked):
+        code, outcome = part_of(values.get(one.values[-1]), attribute), one.outcome_of(attribute)
+        if outcome != GROUP:
+            said[outcome] += 1
+        elif code is not None:
+            said[groups[code]] += 1
     return dict(sorted(said.items(), key=lambda item: (-item[1], item[0])))

@@ -17,10 +17,11 @@ from sqlalchemy import update
 
 from apod.campaign import schema
 from apod.campaign.access import PERSON
-from apod.campaign.answering import Value, seal
 from apod.campaign.asking import own_answer
+from apod.campaign.attributes import Answer, Value
 from apod.campaign.errors import CampaignFinished, Conflict, NotFound
 from apod.campaign.journal import Desk
+from apod.campaign.settings import Attribute
 from apod.data.cells import write_cells
 from apod.errors import InputError
 from apod.files import write_private
@@ -46,6 +47,7 @@ class SelfReportForm:
 
     campaign: str
     groups: tuple[str, ...]
+    attributes: tuple[Attribute, ...]
     question: str | None
     purpose: str | None
     legal_basis: str | None
@@ -81,12 +83,13 @@ class SelfReports:
         if self._access.person(token) is None:
             return None
         rules = self._session.rules()
-        return SelfReportForm(rules.name, rules.groups, rules.question, rules.guidelines, rules.legal_basis)
+        told = rules.question, rules.guidelines, rules.legal_basis
+        return SelfReportForm(rules.name, rules.groups, rules.asked, *told)
 
-    def answer(self, token: str, answer: str) -> str | None:
+    def answer(self, token: str, answer: Answer) -> str | None:
         """Record what the person says, a group, "cannot_tell" or "declined"; the receipt's code. Uses the link up.
 
-        None where the link is not good.
+        With several attributes, one of these for each. None where the link is not good.
         """
         value, code = self._session.value_of(answer), secrets.token_hex(12)
 
@@ -140,5 +143,5 @@ def _record(desk: Desk, row: int, value: Value, receipt: str) -> None:
         "expired": [],
     }
     token = desk.append("asked", body)
-    told = {"token": token, "kind": "self_reported", "outcome": value.outcome, "late": False, "counted": True}
-    desk.append("answered", {**told, "expired": [], "free": True, "receipt": receipt}, seal(value))
+    told = {"token": token, "kind": "self_reported", **value.body, "late": False, "counted": True}
+    desk.append("answered", {**told, "expired": [], "free": True, "receipt": receipt}, value.seal())

@@ -16,19 +16,19 @@ import numpy as np
 from sqlalchemy import Connection, select
 
 from apod.campaign import schema
-from apod.campaign.answering import Value
 from apod.campaign.asking import Leased, Question, parse_id, withdraw
+from apod.campaign.attributes import Value, value_of
 from apod.campaign.display import Display, Pictures
 from apod.campaign.engine import Engine, EngineFactory, Trial, engine_folders, engine_name
 from apod.campaign.erasure import Overwriting
-from apod.campaign.errors import NotFound, PictureUnusable, UnknownGroup, UnknownQuestion
+from apod.campaign.errors import NotFound, PictureUnusable, UnknownQuestion
 from apod.campaign.files import Files
 from apod.campaign.journal import Journal
 from apod.campaign.log import moment
 from apod.campaign.materials import Materials
 from apod.campaign.refit import Refitter
 from apod.campaign.settings import CampaignSettings, clean_name, composed, settings_of
-from apod.campaign.state import CANNOT_TELL, DECLINED, GROUP, State
+from apod.campaign.state import State
 from apod.campaign.store import Store
 from apod.campaign.verifying import verification_progress
 from apod.campaign.votes import Collected, checked_answers, collect
@@ -215,6 +215,7 @@ class Session:
             row_id=row_id,
             display=values,
             groups=settings.groups,
+            attributes=settings.asked,
             expires_at=moment(held.expires_at),
             label=label,
             image=image,
@@ -243,13 +244,9 @@ class Session:
 
         return find, None if annotator is None else clean_name("annotator's name", annotator)
 
-    def value_of(self, answer: object) -> Value:
+    def value_of(self, answer: object, partial: bool = False) -> Value:
         """What an answer says; `UnknownGroup` where it is none of the campaign's."""
-        if answer in (CANNOT_TELL, DECLINED):
-            return Value(str(answer))
-        if isinstance(answer, str) and composed(answer) in self.settings.groups:
-            return Value(GROUP, self.settings.groups.index(composed(answer)))
-        raise UnknownGroup("That is none of this campaign's groups: `apod status` lists how they are written.")
+        return value_of(self.settings.asked, answer, partial)
 
     def rules(self) -> CampaignSettings:
         """The settings with what the owner changed since."""

@@ -9,19 +9,13 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, date, datetime
 from typing import Any, Literal
 
-import numpy as np
-import numpy.typing as npt
-import pandas as pd
-
 from apod.campaign.state import CANNOT_TELL, DECLINED
 from apod.data.dataset import LabelValue, check_group_count
-from apod.data.own import require_column
 from apod.errors import ApodError, BudgetError, InputError
 from apod.fairness.criterion import parse_criterion
 from apod.method import checks
 from apod.method.checks import check_posterior_size
 from apod.method.settings import PRESETS, RENAMED, SETTINGS, SHARED, Settings, settings_from
-from apod.models.model import probabilities_of
 
 Kind = Literal["self_reported", "records", "perceived"]
 KINDS: tuple[Kind, ...] = ("self_reported", "records", "perceived")
@@ -33,6 +27,27 @@ LONGEST_LEASE = 366 * 86_400
 MOST = 1_000_000_000
 WARNED_DAYS = 14
 """So many days before answers are to be erased, status and dashboard say so."""
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """Something that is asked about every person, and the groups it has, in the order of their keys."""
+
+    name: str
+    groups: tuple[str, ...] = field(repr=False)
+
+
+GROUP_NAME = "group"
+"""What the attribute is called where there is one and nobody named it."""
+
+MOST_ATTRIBUTES = 6
+"""More would fit neither a page nor anybody's patience."""
+
+TAKEN_NAMES = (
+    *("row", "id", "annotator", "outcome", "group", "kind", "purpose", "probability", "counted", "late", "question"),
+    *("asked_at", "answered_at", "case"),
+)
+"""What else the files that answers come and go in have."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +80,26 @@ class CampaignSettings:
     image_column: str | None = None
     image_root: str | None = None
     engine: Mapping[str, object] = field(default_factory=dict)  # options for the engine, JSON
+    attributes: tuple[
+        Attribute, ...
+    ] = ()  # all that are asked about, the first with `groups`; none: one without a name
+
+    @property
+    def asked(self) -> tuple[Attribute, ...]:
+        """What is asked about a person, named or not."""
+        return self.attributes or (Attribute(GROUP_NAME, self.groups),)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What the attributes are called in files of answers; none where there is one, whose column is `group`."""
+        return tuple(one.name for one in self.attributes) if len(self.attributes) > 1 else ()
+
+    def place_of(self, attribute: str) -> int:
+        """Which of them has this name; InputError where none has."""
+        names = [one.name for one in self.asked]
+        if composed(attribute) not in names:
+            raise InputError(f"This campaign does not ask about {attribute[:40]!r}, but about {', '.join(names)}.")
+        return names.index(composed(attribute))
 
     @property
     def method(self) -> Settings | None:
@@ -91,7 +126,10 @@ class CampaignSettings:
 
     def to_json(self) -> dict[str, object]:
         """As plain JSON."""
-        return asdict(self)
+        found = asdict(self)
+        if not self.attributes:  # as it was before there could be several
+            del found["attributes"]
+        return found
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> CampaignSettings:
@@ -101,6 +139,8 @@ class CampaignSettings:
         for name in ("groups", "label_names", "label_values", "show"):
             if values.get(name) is not None:
                 values[name] = tuple(values[name])
+        named = values.get("attributes") or ()
+        values["attributes"] = tuple(Attribute(one["name"], tuple(one["groups"])) for one in named)
         return cls(**values)
 
     def with_changes(self, changes: Mapping[str, Any]) -> CampaignSettings:
@@ -135,12 +175,8 @@ def settings_of(options: Mapping[str, object]) -> Settings:
 
 def checked(settings: CampaignSettings, rows: int) -> CampaignSettings:
     """The settings with cleaned names, or an error that says what to change. `rows` is the size of the pool."""
-    groups = tuple(clean_name("group name", group) for group in settings.groups)
-    if len(groups) < 2 or len(set(groups)) != len(groups):
-        raise InputError("A campaign needs at least two groups with different names.")
-    check_group_count(len(groups))
-    if {CANNOT_TELL, DECLINED} & set(groups):
-        raise InputError(f"{CANNOT_TELL!r} and {DECLINED!r} are answers of their own: give the group another name.")
+    groups = _checked_groups(settings.groups)
+    attributes = _checked_attributes(settings.attributes)
     if not _is_whole(settings.budget) or settings.budget < 1:
         raise BudgetError(f"The budget is {settings.budget!r}: give a whole number of answers, at least 1.")
     for name in ("overlap", "gold_every", "lookahead"):
@@ -166,7 +202,33 @@ def checked(settings: CampaignSettings, rows: int) -> CampaignSettings:
     checked_changes(settings, {name: getattr(settings, name) for name in ("guidelines", "legal_basis", "question")})
     kept = checked_changes(settings, {name: getattr(settings, name) for name in ("criterion", "keep_until")})
     values = {item.name: getattr(settings, item.name) for item in fields(settings)} | kept
-    return CampaignSettings(**{**values, "name": clean_name("campaign name", settings.name), "groups": groups})
+    cleaned = {"name": clean_name("campaign name", settings.name), "groups": groups, "attributes": attributes}
+    return CampaignSettings(**{**values, **cleaned})
+
+
+def _checked_groups(names: Sequence[str], of: str = "A campaign") -> tuple[str, ...]:
+    groups = tuple(clean_name("group name", group) for group in names)
+    if len(groups) < 2 or len(set(groups)) != len(groups):
+        raise InputError(f"{of} needs at least two groups with different names.")
+    check_group_count(len(groups))
+    if {CANNOT_TELL, DECLINED} & set(groups):
+        raise InputError(f"{CANNOT_TELL!r} and {DECLINED!r} are answers of their own: give the group another name.")
+    return groups
+
+
+def _checked_attributes(given: Sequence[Attribute]) -> tuple[Attribute, ...]:
+    names = [clean_name("attribute's name", one.name).strip() for one in given]
+    if len({name.casefold() for name in names}) != len(names):
+        raise InputError("Two attributes have the same name: rename one.")
+    if len(names) > MOST_ATTRIBUTES:
+        raise InputError(f"{len(names)} attributes are too many for one page: ask about {MOST_ATTRIBUTES} at most.")
+    for name in names:
+        if "=" in name or "," in name or (len(names) > 1 and name.casefold() in TAKEN_NAMES):
+            raise InputError(
+                f"An attribute cannot be called {name[:40]!r}: choose a word without = and commas, like sex."
+            )
+    groups = [_checked_groups(one.groups, f"The attribute {name!r}") for name, one in zip(names, given, strict=True)]
+    return tuple(map(Attribute, names, groups))
 
 
 REVISABLE = ("guidelines", "legal_basis", "question", "kind", "descriptions", "criterion", "keep_until")
@@ -259,14 +321,6 @@ def clean_text(what: str, text: str) -> str:
     return text
 
 
-@dataclass(frozen=True, eq=False)
-class GivenScores:
-    """Probabilities of the positive label by a model that lives elsewhere."""
-
-    values: npt.NDArray[np.float64]  # (n,)
-    column: str | None = None  # what the table calls them
-
-
 @dataclass(frozen=True)
 class Shape:
     """What of a pool decides which methods are possible."""
@@ -276,6 +330,7 @@ class Shape:
     groups: int
     embedding: bool  # the columns are embeddings, rather than those of a table
     scored: bool  # scores were given
+    attributes: int = 1
 
 
 def own_options(
@@ -290,6 +345,8 @@ def own_options(
     options = {RENAMED.get(name, name): value for name, value in options.items()}
     kept = {**options, "body": _body(options, pool)}
     chosen = settings_of(kept)
+    if pool.attributes > 1 and not chosen.corrects:
+        raise InputError("Heads know one attribute: ask about one, or leave the body and its preset out.")
     if pool.scored and not chosen.corrects:
         raise InputError("Scores are corrected, not trained on: leave them out, or leave the body and its preset out.")
     if chosen.body == "precomputed" and chosen.proxy == "laplace":
@@ -310,25 +367,3 @@ def _body(options: Mapping[str, object], pool: Shape) -> str | None:
     if body is None and ("body" in options or pool.scored or not is_large(pool.rows)):
         return None
     return "precomputed" if pool.embedding else "contrastive" if not body else str(body)
-
-
-def scores_from(score: Any, frame: Any, show: Sequence[str] | None = None) -> GivenScores | None:
-    """The scores as they were handed in: a column of the table, by name, or one number per row; None without any."""
-    if score is None:
-        return None
-    if not isinstance(score, str):
-        values = probabilities_of(score, "The scores")
-        if len(values) != len(frame):
-            raise InputError(f"There are {len(values)} scores for {len(frame)} rows: pass one per row.")
-        return GivenScores(values)
-    if score in (show or ()):
-        raise InputError(f"{score!r} is the model's score: leave it out of the columns that annotators see.")
-    require_column(score, [str(name) for name in getattr(frame, "columns", ())], "the table")
-    return GivenScores(probabilities_of(frame[score], f"The column {score!r}"), score)
-
-
-def without_scores(frame: pd.DataFrame | Any, scores: GivenScores | None) -> Any:
-    """A table without the column of scores: it is neither a feature nor shown."""
-    if scores is None or scores.column is None or not isinstance(frame, pd.DataFrame):
-        return frame
-    return frame.drop(columns=scores.column, errors="ignore")

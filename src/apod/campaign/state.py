@@ -28,6 +28,9 @@ LEAST_GAIN = "least gain"
 GROUP, CANNOT_TELL, DECLINED = "group", "cannot_tell", "declined"
 """Outcomes of a question."""
 
+OPEN = "open"
+"""Of one attribute: a reviewer left it to the opinions."""
+
 
 @dataclass(frozen=True)
 class Proposal:
@@ -71,6 +74,11 @@ class Given:
     withdrawn: bool = False
     erased: bool = False
     free: bool = False  # costs no budget: the person concerned gave it
+    outcomes: tuple[str, ...] = ()  # by attribute, where there are several
+
+    def outcome_of(self, attribute: int) -> str:
+        """What came of asking about one attribute."""
+        return self.outcomes[attribute] if self.outcomes else self.outcome
 
 
 @dataclass(slots=True)
@@ -84,6 +92,11 @@ class Review:
     at: int
     values: tuple[int, ...]  # its event, after those of earlier decisions
     erased: bool = False
+    outcomes: tuple[str, ...] = ()  # by attribute, where there are several; OPEN: not decided, opinions count
+
+    def outcome_of(self, attribute: int) -> str:
+        """What was decided about one attribute."""
+        return self.outcomes[attribute] if self.outcomes else self.outcome
 
 
 @dataclass(frozen=True)
@@ -148,6 +161,7 @@ class State:
     gold: dict[int, int] = field(default_factory=dict)  # row -> event that holds the known answer
     known: dict[int, int] = field(default_factory=dict)  # row -> event that holds the group it was handed in with
     known_audit: set[int] = field(default_factory=set)  # of those, held out for the audit
+    known_partly: set[int] = field(default_factory=set)  # of those, with attributes that may still be asked about
     retired: set[int] = field(default_factory=set)  # rows that were gold or known until that answer was erased
     withdrawn: dict[int, str] = field(default_factory=dict)  # row -> why it can be put to nobody
     gold_of: dict[str, dict[int, int]] = field(default_factory=dict)  # annotator -> gold row -> its question
@@ -164,6 +178,7 @@ class State:
     keys: dict[str, int] = field(default_factory=dict)  # idempotency key -> event
     erased: set[int] = field(default_factory=set)  # events whose sealed value was erased
     erased_rows: set[int] = field(default_factory=set)  # rows an answer was erased of: nobody is asked about them again
+    erased_parts: dict[int, frozenset[int]] = field(default_factory=dict)  # event -> attributes erased of its value
     models: dict[str, int] = field(default_factory=dict)  # model -> its event
     reviews: dict[int, Review] = field(default_factory=dict)  # question -> the latest decision about it
     receipts: dict[str, int] = field(default_factory=dict)  # hash of a receipt's code -> the answer
@@ -203,7 +218,23 @@ class State:
 
     def closed(self, row: int) -> bool:
         """Whether nobody new is to be asked about the row: it was asked about, or is or was gold or known."""
-        return row in self.rows or row in self.gold or row in self.known or row in self.retired
+        return row in self.rows or row in self.gold or row in self.retired or self.fully_known(row)
+
+    def fully_known(self, row: int) -> bool:
+        """Whether all that could be asked about the row was handed in."""
+        return row in self.known and row not in self.known_partly
+
+    @property
+    def unavailable(self) -> frozenset[int]:
+        """Rows that nobody new is to be asked about."""
+        known = self.known.keys() - self.known_partly
+        return frozenset(self.rows) | frozenset(self.gold) | known | self.retired
+
+    @property
+    def group_counts(self) -> list[int]:
+        """How many groups each attribute has."""
+        several = self.settings.get("attributes")
+        return [len(one["groups"]) for one in several] if several else [len(self.settings["groups"])]
 
     def id_of(self, token: int) -> str:
         """The id of a lease: how many questions were put to its annotator up to it, and its token.

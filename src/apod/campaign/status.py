@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import cast
 
@@ -17,10 +17,25 @@ from apod.campaign.journal import Journal
 from apod.campaign.json_types import AnnotatorJson, StatusJson
 from apod.campaign.materials import BASE, Materials
 from apod.campaign.schema import check_schema
-from apod.campaign.state import CANNOT_TELL, DECLINED, GOLD, State
+from apod.campaign.settings import Attribute
+from apod.campaign.state import CANNOT_TELL, DECLINED, GOLD, GROUP, Given, State
 from apod.campaign.store import Store
 from apod.campaign.verifying import SealedReason, sealed_reasons
-from apod.campaign.votes import Collected, fleiss_kappa, pairwise_kappa
+from apod.campaign.votes import HANDED_IN, Collected, fleiss_kappa, pairwise_kappa
+
+
+@dataclass(frozen=True)
+class AttributeStatus:
+    """One attribute that is asked about, and what came of it; names nobody's group."""
+
+    name: str
+    groups: tuple[str, ...] = field(repr=False)
+    told: int  # people asked about whose group was told
+    cannot_tell: int
+    declined: int
+    known: int  # handed in at the start, at no cost
+    groups_seen: int  # how many different groups have an answer
+    agreement: float | None  # Fleiss' kappa of perceived answers; None without overlap
 
 
 @dataclass(frozen=True)
@@ -28,7 +43,9 @@ class Status:
     """Counts of a campaign. `answered` + `pending` never exceeds `budget`."""
 
     name: str
-    groups: tuple[str, ...] = field(repr=False)  # as answers must spell them
+    groups: tuple[str, ...] = field(repr=False)  # of the first attribute, as answers must spell them
+    attributes: tuple[AttributeStatus, ...] = field(repr=False)  # all that are asked about
+    values_told: int  # groups that were told in counted answers, of all attributes together
     budget: int
     answered: int  # paid from the budget
     standing: int  # of those, not erased
@@ -88,6 +105,7 @@ class AnnotatorReport:
     gold_answered: int
     accuracy: float | None  # by the one-coin model; None while nothing is known about it
     kappa: Mapping[str, float | None]  # Cohen's, with each colleague who answered the same questions
+    by_attribute: Mapping[str, float | None]  # the accuracy about each of several attributes; the above is the first's
 
     def to_json(self) -> AnnotatorJson:
         """As plain JSON."""
@@ -114,11 +132,13 @@ def status_of(
     pending = state.pending(state.now(at))
     refit = connection.execute(select(schema.refits).where(schema.refits.c.campaign == campaign)).one()
     used = len(collected.inputs())
-    kappa = fleiss_kappa(collected.votes, collected.groups)
+    attributes = tuple(_attribute(one, counted, own) for one, own in zip(settings.asked, collected.each, strict=True))
     sealed = sealed_reasons(connection, campaign, state)
     return Status(
         name=settings.name,
         groups=settings.groups,
+        attributes=attributes,
+        values_told=sum(one.told for one in attributes),
         budget=state.budget,
         answered=state.spent,
         standing=state.standing,
@@ -135,11 +155,11 @@ def status_of(
         erasures_due=count_due(connection, campaign),
         gold_answered=len(standing) - len(ordinary),
         known=len(state.known),
-        groups_seen=len({item.group for item in collected.known if item.purpose != GOLD}),
+        groups_seen=attributes[0].groups_seen,
         by_kind=dict(Counter(given.kind for given in counted)),
         by_purpose=dict(Counter(_purpose(state, sealed, given.number) for given in counted)),
         annotators=len({given.annotator for given in standing}),
-        agreement=None if math.isnan(kappa) else kappa,
+        agreement=attributes[0].agreement,
         model_answers=state.model_answers,
         behind=max(0, used - state.model_answers),
         refitting=bool(refit.running),
@@ -167,9 +187,26 @@ def _purpose(state: State, sealed: Mapping[int, SealedReason], number: int) -> s
     return sealed.get(number, {}).get("purpose") or state.questions[number].purpose
 
 
+def _attribute(attribute: Attribute, counted: Sequence[Given], own: Collected) -> AttributeStatus:
+    """What came of asking about one attribute."""
+    outcomes = Counter(given.outcome_of(own.attribute) for given in counted)
+    kappa = fleiss_kappa(own.votes, own.groups)
+    return AttributeStatus(
+        attribute.name,
+        attribute.groups,
+        told=outcomes[GROUP],
+        cannot_tell=outcomes[CANNOT_TELL],
+        declined=outcomes[DECLINED],
+        known=sum(item.annotator == HANDED_IN for item in own.known),
+        groups_seen=len({item.group for item in own.known if item.purpose != GOLD}),
+        agreement=None if math.isnan(kappa) else kappa,
+    )
+
+
 def annotators_of(state: State, collected: Collected) -> list[AnnotatorReport]:
     """Each annotator's work and accuracy."""
-    model = collected.noise_model()
+    model, names = collected.noise_model(), [one["name"] for one in state.settings.get("attributes", ())]
+    models = [one.noise_model() for one in collected.each] if len(names) > 1 else []
     kappas = pairwise_kappa(collected.votes)
     found = []
     for name in sorted(state.tokens_of):
@@ -187,6 +224,10 @@ def annotators_of(state: State, collected: Collected) -> list[AnnotatorReport]:
                 gold_answered=sum(state.questions[given.number].purpose == GOLD for given in mine),
                 accuracy=None if model is None else model.accuracy.get(name),
                 kappa=with_others,
+                by_attribute={
+                    attribute: None if own is None else own.accuracy.get(name)
+                    for attribute, own in zip(names, models, strict=False)
+                },
             )
         )
     return found

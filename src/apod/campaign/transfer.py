@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
-from apod.campaign.answering import ImportReport, Incoming, Value, take_in
+from apod.campaign.answering import ImportReport, Incoming, take_in
 from apod.campaign.asking import Leased, lease, parse_id
+from apod.campaign.attributes import Answer, Value, part_of, spoken
 from apod.campaign.errors import NotFound, UnknownGroup
 from apod.campaign.formats import LABEL_STUDIO, READERS, WRITERS, Batch, Record, format_of, read_bytes
 from apod.campaign.journal import Desk
 from apod.campaign.label_studio import from_tasks, to_tasks
 from apod.campaign.log import moment
-from apod.campaign.settings import check_kind, check_lease, clean_name, composed
+from apod.campaign.settings import check_kind, check_lease, clean_name
 from apod.campaign.state import CANNOT_TELL, DECLINED, GOLD, GROUP, VERIFICATION, State
 from apod.campaign.verifying import sealed_reasons
 from apod.campaign.votes import checked_answers
@@ -55,15 +56,16 @@ def packed(session: Session, form: str, tasks: int = 0, task_days: float = 0) ->
     if form != LABEL_STUDIO:
         if tasks:
             raise InputError("Open questions can be handed out as Label Studio tasks only.")
-        return WRITERS[form](found), ExportReport(len(found))
+        return WRITERS[form](found, session.settings.columns), ExportReport(len(found))
     handed, until = hand_out(session, tasks, task_days) if tasks else ([], None)
     shown = {row: session.shown(row)[1] for row in {r.row for r in (*found, *handed) if r.row is not None}}
-    return to_tasks(found, shown, handed), ExportReport(len(found), len(handed), until)
+    tasks_of = to_tasks(found, shown, handed, session.settings.columns)
+    return tasks_of, ExportReport(len(found), len(handed), until)
 
 
 def records(session: Session, sealed: bool = True) -> list[Record]:
     """All answers that stand and are not erased, in the order of their questions; with or without what is sealed."""
-    number, groups = session.number, session.settings.groups
+    number, attributes = session.number, session.settings.asked
 
     def look(connection: Connection, state: State, at: int) -> list[Record]:
         values = checked_answers(connection, number, state)
@@ -73,13 +75,20 @@ def records(session: Session, sealed: bool = True) -> list[Record]:
             if given.erased:
                 continue
             asked = state.questions[given.number]
-            code = values.get(given.values[-1]) if given.outcome == GROUP else None
+            stored = values.get(given.values[-1]) if given.outcome == GROUP else None
+            said = spoken(
+                attributes,
+                [given.outcome_of(place) for place in range(len(attributes))],
+                [part_of(stored, place) for place in range(len(attributes))],
+            )
+            several = len(attributes) > 1
             found.append(
                 Record(
                     row=given.row,
                     annotator=given.annotator,
                     outcome=given.outcome,
-                    group=None if code is None else groups[code],
+                    group=said[0] if given.outcome == GROUP and not several else None,
+                    answers=dict(zip(session.settings.columns, said, strict=True)) if several else {},
                     kind=given.kind,
                     purpose=reasons.get(asked.number, {}).get("purpose") or asked.purpose,
                     probability=reasons.get(asked.number, {}).get("probability", asked.probability),
@@ -137,7 +146,8 @@ def import_(session: Session, path: Path, format_: str | None, annotator: str | 
     """Take a file's answers in, all or none."""
     form = format_of(path, format_)
     data = read_bytes(path)
-    batch = from_tasks(data, session.settings.groups) if form == LABEL_STUDIO else READERS[form](data)
+    columns = session.settings.columns
+    batch = from_tasks(data, session.settings.asked) if form == LABEL_STUDIO else READERS[form](data, columns)
     incoming = _incoming(session, batch, annotator, kind or session.rules().kind)
     empty = [None] * (len(batch.records) - len(incoming))
 
@@ -164,7 +174,7 @@ def _incoming(session: Session, batch: Batch, annotator: str | None, kind: str) 
     found: list[Incoming] = []
     said: dict[tuple[int, str, bool, bool], tuple[int, Value]] = {}
     for place, (row, record) in enumerate(zip(rows, batch.records, strict=True), start=1):
-        if record.outcome == GROUP and not (record.group or "").strip():
+        if record.outcome == GROUP and not (record.group or "").strip() and not any(record.answers.values()):
             continue
         who, what = record.annotator or annotator, record.kind or kind
         if who is None:
@@ -210,12 +220,15 @@ def _taken_as(purpose: str) -> str:
 
 
 def _value(session: Session, place: int, record: Record) -> Value:
-    if record.outcome in (CANNOT_TELL, DECLINED):
-        return Value(record.outcome)
-    group = composed(record.group or "")
-    if record.outcome != GROUP or group not in session.settings.groups:
-        raise UnknownGroup(f"Answer {place} is none of this campaign's groups. Nothing was imported.")
-    return Value(GROUP, session.settings.groups.index(group))
+    told: Answer = record.answers or record.group or ""
+    if record.outcome in (CANNOT_TELL, DECLINED) and not any(record.answers.values()):
+        told = record.outcome
+    try:
+        if record.outcome not in (GROUP, CANNOT_TELL, DECLINED):
+            raise UnknownGroup
+        return session.value_of(told)
+    except UnknownGroup:
+        raise UnknownGroup(f"Answer {place} is none of this campaign's groups. Nothing was imported.") from None
 
 
 def _rows(session: Session, found: Sequence[Record]) -> list[int]:

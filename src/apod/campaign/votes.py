@@ -7,10 +7,9 @@ than not, gives each row's probability of every group and each annotator's accur
 
 from __future__ import annotations
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,11 +17,12 @@ import numpy.typing as npt
 from sqlalchemy import Connection, select
 
 from apod.campaign import schema
+from apod.campaign.attributes import part_of
 from apod.campaign.engine import GroupAnswer
 from apod.campaign.errors import StoreError
-from apod.campaign.events import commit
+from apod.campaign.events import commitment_of, erased_parts, stored_value
 from apod.campaign.settings import KINDS
-from apod.campaign.state import GOLD, GROUP, State
+from apod.campaign.state import GOLD, GROUP, OPEN, State
 
 FloatArray = npt.NDArray[np.float64]
 PRIOR_RIGHT, PRIOR_WRONG = 4.0, 1.0
@@ -136,8 +136,9 @@ def pairwise_kappa(votes: Iterable[Vote]) -> dict[tuple[str, str], float]:
     return found
 
 
-Inputs = tuple[tuple[int, int], ...]
-"""Which answers a model was fitted on: pairs of an answer's event and the event of its present value."""
+Inputs = tuple[tuple[int, ...], ...]
+"""Which answers a model was fitted on: an answer's event and the event of its present value; with several attributes
+also which of them it tells, for one may be erased without the others."""
 
 HANDED_IN = ""
 """In place of the annotator, where a group was handed in with the table."""
@@ -170,13 +171,23 @@ class Reviewed:
 
 @dataclass(frozen=True)
 class Collected:
-    """All answers of a campaign that can be used, and its gold rows: first those handed in, then by their questions."""
+    """All answers of a campaign that can be used, and its gold rows: first those handed in, then by their questions.
+
+    What it says itself is about the first attribute; `further` has the others, `each` all of them.
+    """
 
     known: tuple[Known, ...]
     gold: Mapping[int, int] = field(repr=False)  # row -> group
     gold_events: tuple[int, ...]
     groups: int
     reviewed: tuple[Reviewed, ...] = ()
+    attribute: int = 0
+    further: tuple[Collected, ...] = ()
+
+    @property
+    def each(self) -> tuple[Collected, ...]:
+        """The answers about every attribute, one after the other."""
+        return (replace(self, further=()), *self.further) if self.further else (self,)
 
     @property
     def votes(self) -> list[Vote]:
@@ -191,6 +202,15 @@ class Collected:
 
     def inputs(self, purpose: str = "training") -> Inputs:
         """The answers that `weigh` depends on."""
+        if not self.further:
+            return self._inputs(purpose)
+        told: dict[tuple[int, ...], tuple[int, ...]] = {}
+        for one in self.each:
+            for used in one._inputs(purpose):
+                told[used] = (*told.get(used, ()), one.attribute)
+        return tuple(sorted((*used, *attributes) for used, attributes in told.items()))
+
+    def _inputs(self, purpose: str) -> Inputs:
         everything = self.informative
         used = {(item.seq, item.value) for item in self.known if everything or item.purpose == purpose}
         used.update((item.seq, item.seq) for item in self.reviewed if everything or item.purpose == purpose)
@@ -208,8 +228,12 @@ class Collected:
 
         Of several kinds on one row the most trustworthy counts: what the person reported, then records, then what
         annotators perceive. Perceived answers are weighted by the one-coin model wherever anything can be learnt
-        about the annotators: from overlap or from gold questions. What a reviewer decided counts alone.
+        about the annotators: from overlap or from gold questions. What a reviewer decided counts alone. Every attribute
+        has votes, a noise model and decisions of its own.
         """
+        return tuple(answer for one in self.each for answer in one._weigh(purpose))
+
+    def _weigh(self, purpose: str) -> list[GroupAnswer]:
         model = self.noise_model()
         decided = {item.row: item.group for item in self.reviewed if item.purpose == purpose}
         by_row: dict[int, list[Known]] = defaultdict(list)
@@ -220,9 +244,10 @@ class Collected:
         for row, here in by_row.items():
             best = next(kind for kind in KINDS if any(item.kind == kind for item in here))
             chosen = [item for item in here if item.kind == best]
-            found.extend(GroupAnswer(row, group, weight) for group, weight in _weights(chosen, model))
-        found.extend(GroupAnswer(row, group) for row, group in decided.items() if group is not None)
-        return tuple(found)
+            found.extend(GroupAnswer(row, group, weight, self.attribute) for group, weight in _weights(chosen, model))
+        known = ((row, group) for row, group in decided.items() if group is not None)
+        found.extend(GroupAnswer(row, group, attribute=self.attribute) for row, group in known)
+        return found
 
 
 def _weights(chosen: list[Known], model: OneCoin | None) -> list[tuple[int, float]]:
@@ -239,7 +264,12 @@ def checked_answers(connection: Connection, campaign: int, state: State) -> dict
     same = (sealed.c.campaign == events.c.campaign) & (sealed.c.seq == events.c.seq)
     query = select(sealed.c.seq, sealed.c.salt, sealed.c.value, events.c.commitment).join(events, same)
     rows = connection.execute(query.where(sealed.c.campaign == campaign)).all()
-    found = {row.seq: json.loads(row.value) for row in rows if commit(bytes(row.salt), row.value) == row.commitment}
+    found = {
+        row.seq: stored_value(row.value)
+        for row in rows
+        if commitment_of(bytes(row.salt), row.value) == row.commitment
+        and erased_parts(row.value) == state.erased_parts.get(row.seq, frozenset())
+    }
     wanted = {given.values[-1] for given in state.current() if given.outcome == GROUP and not given.erased}
     wanted |= {one.seq for one in state.reviews.values() if one.outcome == GROUP and not one.erased}
     missing = (wanted | set(state.gold.values()) | set(state.known.values())) - set(found)
@@ -250,32 +280,44 @@ def checked_answers(connection: Connection, campaign: int, state: State) -> dict
     return found
 
 
-def collect(state: State, values: Mapping[int, int]) -> Collected:
+def collect(state: State, values: Mapping[int, object]) -> Collected:
     """The usable answers; `values` are the sealed group codes by event."""
+    first, *further = (_collect(state, values, place, groups) for place, groups in enumerate(state.group_counts))
+    return replace(first, further=tuple(further)) if further else first
+
+
+def _collect(state: State, values: Mapping[int, object], attribute: int, groups: int) -> Collected:
+    """Those about one attribute."""
+
+    def said(seq: int) -> int | None:
+        return part_of(values.get(seq), attribute)
+
     handed_in = tuple(
-        Known(row, HANDED_IN, values[seq], "records", "audit" if row in state.known_audit else "training", seq, seq)
+        Known(row, HANDED_IN, group, "records", "audit" if row in state.known_audit else "training", seq, seq)
         for row, seq in state.known.items()
-        if seq in values
+        if (group := said(seq)) is not None
     )
     told = tuple(
         Known(
             given.row,
             given.annotator,
-            values[given.values[-1]],
+            group,
             given.kind,
             state.questions[given.number].purpose,
             given.seq,
             given.values[-1],
         )
         for given in state.current()
-        if given.counted and given.outcome == GROUP and not given.erased and given.values[-1] in values
+        if given.counted and given.outcome_of(attribute) == GROUP and not given.erased
+        if (group := said(given.values[-1])) is not None
     )
-    gold = {row: values[seq] for row, seq in state.gold.items() if seq in values}
-    events = tuple(seq for seq in state.gold.values() if seq in values)
+    gold = {row: group for row, seq in state.gold.items() if (group := said(seq)) is not None}
+    events = tuple(seq for seq in state.gold.values() if said(seq) is not None)
     reviewed = tuple(
-        Reviewed(asked.row, values.get(one.seq) if one.outcome == GROUP else None, asked.purpose, one.seq)
+        Reviewed(asked.row, said(one.seq) if outcome == GROUP else None, asked.purpose, one.seq)
         for one in state.reviews.values()
-        if not one.erased and (one.outcome != GROUP or one.seq in values)
+        if not one.erased and (outcome := one.outcome_of(attribute)) != OPEN
+        if outcome != GROUP or said(one.seq) is not None
         for asked in [state.questions[one.number]]
     )
-    return Collected(handed_in + told, gold, events, len(state.settings["groups"]), reviewed)
+    return Collected(handed_in + told, gold, events, groups, reviewed, attribute)

@@ -137,13 +137,19 @@ def _show(url: str, turn: Turn) -> None:
         echo(f"  {column}: {value}")
     if question.label is not None:
         echo(f"  label: {question.label}")
-    echo(f"answer: apod tell {without_password(url)} {question.id} {'|'.join(question.groups)}|cannot_tell|declined")
+    if len(question.attributes) > 1:
+        said = " ".join(f"{one.name}={'|'.join(one.groups)}|cannot-tell" for one in question.attributes)
+    else:
+        said = f"{'|'.join(question.groups)}|cannot_tell|declined"
+    echo(f"answer: apod tell {without_password(url)} {question.id} {said}")
 
 
 def tell(
     url: str = URL,
     question: str = typer.Argument(help="The question's id."),
-    answer: str = typer.Argument(help="A group, cannot_tell or declined."),
+    answer: list[str] = typer.Argument(
+        help="A group, cannot_tell or declined; of several attributes each: sex=female race=cannot-tell."
+    ),
     annotator: str | None = typer.Option(None, help="Who answers; checked against who was asked."),
     kind: str | None = typer.Option(None, help="self_reported, records or perceived."),
     correct: bool = typer.Option(False, "--correct", help="Replace an answer that was given before."),
@@ -155,11 +161,15 @@ def tell(
     """Answer a question. When this returns, the answer is on disk.
 
     Example: apod tell hiring.db 3-17 female --annotator maria
+
+    Example: apod tell hiring.db 3-17 sex=female race=cannot-tell
     """
+    from apod.campaign.attributes import said_by
+
     with opened_campaign(url, campaign, files) as opened:
         who = opened.annotator(annotator)
         act = who.correct if correct else who.tell
-        receipt = act(question, answer, kind=kind, key=key)
+        receipt = act(question, said_by(opened.settings.asked, answer), kind=kind, key=key)
     if as_json:
         echo_json(asdict(receipt))
         return
@@ -283,6 +293,7 @@ def erase(
     row: int | None = typer.Option(None, help="Erase what was answered about this row."),
     question: str | None = typer.Option(None, help="Erase the answers to this question."),
     annotator: str | None = typer.Option(None, help="Erase everything this annotator answered."),
+    attribute: str | None = typer.Option(None, help="Of several attributes, erase what was said of this one alone."),
     campaign: str | None = NAME,
     files: Path | None = FILES,
     as_json: bool = JSON,
@@ -290,9 +301,11 @@ def erase(
     """Erase answers and whatever was computed from them; the log keeps that something was erased, not what.
 
     Example: apod erase hiring.db --row 17
+
+    Example: apod erase hiring.db --row 17 --attribute race
     """
     with opened_campaign(url, campaign, files) as opened:
-        done = opened.owner.erase(row=row, question=question, annotator=annotator)
+        done = opened.owner.erase(row=row, question=question, annotator=annotator, attribute=attribute)
     if as_json:
         echo_json(asdict(done))
         return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from apod.cli.shared import (
     URL,
     echo,
     embedder_names,
+    group_names,
     without_password,
     words,
 )
@@ -37,13 +38,17 @@ def new(
         help="Your people, one row each: CSV, Excel, Parquet, ..., a .npy matrix, or a folder, tar or zip of pictures."
     ),
     label: str = typer.Option(..., help="The column to predict (two values); of a .npy matrix, its .npy labels."),
-    groups: str | None = typer.Option(
-        None, help="Names of the groups, comma-separated, in the order of their keys (default: of --known-groups)."
+    groups: list[str] | None = typer.Option(
+        None,
+        help="Names of the groups, comma-separated, in the order of their keys (default: of --known-groups). Several "
+        "attributes: NAME=a,b each.",
     ),
-    budget: int = typer.Option(..., help="How many answers may be asked for in all."),
+    budget: int = typer.Option(..., help="How many answers may be asked for in all; with several attributes: people."),
     campaign: str | None = NAME,
     positive: str | None = typer.Option(None, help="The label value that counts as 1 (default: 1, yes, true)."),
-    sensitive: str | None = typer.Option(None, help="A recorded group column that must be no feature and not shown."),
+    sensitive: str | None = typer.Option(
+        None, help="A recorded group column that must be no feature and not shown, or several, comma-separated."
+    ),
     known_groups: str | None = typer.Option(
         None, help="A column of groups that you hand in: answers that cost nothing; blanks may be asked about."
     ),
@@ -94,7 +99,9 @@ def new(
     ),
     image_column: str | None = typer.Option(None, help="Column with the path of each person's picture."),
     image_root: Path | None = typer.Option(None, help="Folder the pictures lie under (default: the table's)."),
-    gold: Path | None = typer.Option(None, exists=True, dir_okay=False, help="Known answers: CSV of row and group."),
+    gold: Path | None = typer.Option(
+        None, exists=True, dir_okay=False, help="Known answers: CSV of row and group, or of row and several attributes."
+    ),
     gold_every: int = typer.Option(10, help="One question in so many checks the annotator by a known answer."),
     seed: int = typer.Option(0, help="Same seed, same questions."),
     files: Path | None = FILES,
@@ -102,6 +109,8 @@ def new(
     """Create a campaign over a table of people.
 
     Example: apod campaign new hiring.db people.csv --label hired --groups female,male --budget 40
+
+    Example: apod campaign new hiring.db people.csv --label hired --groups sex=female,male --groups race=a,b --budget 60
 
     Example: apod campaign new faces.db pictures/ --labels labels.csv --label wavy --groups female,male --budget 40
     """
@@ -116,6 +125,7 @@ def new(
     if not 0.001 <= lease_minutes <= LONGEST_LEASE / 60:
         longest = LONGEST_LEASE // 60
         raise InputError(f"--lease-minutes is {lease_minutes:g}: give minutes from 0.001 to {longest} (a year).")
+    names, named = group_names(groups)
     with shown_progress("Creating the campaign", at_once=True) as progress:
         contents = None
         if labels is not None or picture_column is not None or text is not None:
@@ -135,7 +145,7 @@ def new(
             url,
             table,
             label=label,
-            groups=words(groups) if groups is not None else None,
+            groups=named or names,
             budget=budget,
             name=campaign,
             positive=positive,
@@ -164,7 +174,7 @@ def new(
             least_gain=least_gain,
             image_column=image_column,
             image_root=str((image_root or table.parent).resolve()) if image_column is not None else None,
-            gold=_gold(gold) if gold is not None else None,
+            gold=_gold(gold, tuple(named) if len(named) > 1 else ()) if gold is not None else None,
             gold_every=gold_every,
             seed=seed,
         )
@@ -184,8 +194,8 @@ def new(
         echo(f"note: {advice}", err=True)
 
 
-def _gold(path: Path) -> dict[int, str]:
+def _gold(path: Path, attributes: Sequence[str]) -> Mapping[int, str | Mapping[str, str | None]]:
     """Rows whose group is known, by row number."""
     from apod.campaign.formats import read_gold
 
-    return read_gold(path)
+    return read_gold(path, attributes)

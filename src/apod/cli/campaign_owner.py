@@ -195,7 +195,9 @@ def restore(
 def review(
     url: str = URL,
     question: int | None = typer.Argument(None, help="The question to decide; without it, the next one is shown."),
-    answer: str | None = typer.Argument(None, help="What is right: a group, cannot_tell or declined."),
+    answer: list[str] | None = typer.Argument(
+        None, help="What is right: a group, cannot_tell or declined; of several attributes each: sex=female."
+    ),
     reviewer: str = typer.Option("reviewer-1", help="Who decides; never about rows they were asked about."),
     campaign: str | None = NAME,
     files: Path | None = FILES,
@@ -205,11 +207,14 @@ def review(
 
     Example: apod review hiring.db 12 female --reviewer rita
     """
-    if (question is None) != (answer is None):
+    from apod.campaign.attributes import said_by
+    from apod.campaign.settings import GROUP_NAME
+
+    if (question is None) != (not answer):
         raise InputError("Say the question and what is right, or neither to see the next one.")
     with opened_campaign(url, campaign, files) as opened:
-        if question is not None and answer is not None:
-            opened.reviews.decide(reviewer, question, answer)
+        if question is not None and answer:
+            opened.reviews.decide(reviewer, question, said_by(opened.settings.asked, answer))
         case, summary = opened.reviews.next(reviewer), opened.reviews.summary()
     if as_json:
         echo_json({"case": None if case is None else asdict(case), **asdict(summary)})
@@ -217,10 +222,14 @@ def review(
     echo(f"{summary.waiting} to decide, {summary.decided} decided.")
     if case is None:
         return
-    echo(f"question {case.question}: {case.row_id} ({case.why.replace('_', ' ')})")
+    several = len(case.attributes) > 1 or case.attributes[0].name != GROUP_NAME
+    reasons = dict.fromkeys(one.why.replace("_", " ") for one in case.attributes)
+    echo(f"question {case.question}: {case.row_id} ({', '.join(reasons)})")
     for column, value in case.display.items():
         echo(f"  {column}: {value}")
-    echo(f"answered: {', '.join(f'{said} {count}' for said, count in case.opinions.items())}")
+    for one in case.attributes:
+        what = f"{one.name} answered" if several else "answered"
+        echo(f"{what}: {', '.join(f'{said} {count}' for said, count in one.opinions.items())}")
 
 
 def _described(text: str) -> tuple[str, str]:

@@ -57,7 +57,12 @@ def show_status(found: FullStatusJson) -> None:
             f"  {len(found['withdrawn'])} questions withdrawn, their pictures cannot be shown (rows {some}): correct "
             "the files, and ask about these people elsewhere"
         )
-    echo(f"  groups: {', '.join(found['groups'])}")
+    if len(found["attributes"]) == 1:
+        echo(f"  groups: {', '.join(found['groups'])}")
+    for one in found["attributes"] if len(found["attributes"]) > 1 else ():
+        agreed = "" if one["agreement"] is None else f", agreement {one['agreement']:.2f}"
+        unsaid = "".join(f", {one[what]} {what.replace('_', ' ')}" for what in ("cannot_tell", "declined") if one[what])
+        echo(f"  {one['name']} ({', '.join(one['groups'])}): {one['told']} told{unsaid}{agreed}")
     if found["known"]:
         echo(f"  {found['known']} people's groups were handed in; they cost nothing")
     counts: Mapping[str, object] = found

@@ -158,6 +158,7 @@ def self_report_links(
 def self_report_withdraw(
     url: str = URL,
     code: str = typer.Argument(help="The code the person was given as a receipt."),
+    attribute: str | None = typer.Option(None, help="Of several attributes, withdraw what was said of this one alone."),
     campaign: str | None = NAME,
     files: Path | None = FILES,
 ) -> None:
@@ -166,7 +167,7 @@ def self_report_withdraw(
     Example: apod self-report withdraw hiring.db 0f3a...
     """
     with opened_campaign(url, campaign, files) as opened:
-        opened.owner.withdraw(code)
+        opened.owner.withdraw(code, attribute)
     echo("The answer is withdrawn and erased.")
 
 

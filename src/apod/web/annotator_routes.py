@@ -7,23 +7,28 @@ truly is one.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, StringConstraints
+from pydantic import Field as Length
 
 from apod.campaign import Receipt
 from apod.campaign.access import OWNER, Visitor
 from apod.campaign.annotator import Hand, Progress
 from apod.campaign.display import read_picture
+from apod.campaign.settings import MOST_ATTRIBUTES, Attribute
 from apod.web.cases import Case, case_of
 from apod.web.context import Server
 from apod.web.errors import Refused
 from apod.web.security import Anybody
 
 Text = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+Said = Text | Annotated[dict[Text, Text | None], Length(min_length=1, max_length=MOST_ATTRIBUTES)]
+"""An answer: one word, or one for each of several attributes, null where it cannot be told."""
 QuestionId = Annotated[str, Path(pattern=r"^[0-9]{1,18}-[0-9]{1,18}$", description="As in a turn, such as 3-17.")]
 
 
@@ -41,9 +46,9 @@ class Keyed(BaseModel):
 
 
 class AnswerBody(Keyed):
-    """An answer: a group's name, `cannot_tell` or `declined`."""
+    """An answer: a group's name, `cannot_tell` or `declined`; with several attributes, by attribute."""
 
-    answer: Text
+    answer: Said
 
 
 class Mine(BaseModel):
@@ -115,7 +120,7 @@ class Own(BaseModel):
 
     question: str
     row_id: str
-    answer: str
+    answer: str | dict[str, str | None]
     at: str
     late: bool
     counted: bool
@@ -128,11 +133,24 @@ class OwnAnswers(BaseModel):
     answers: list[Own]
 
 
-class About(BaseModel):
-    """What an annotator has to know of the campaign."""
+class AttributeSeen(BaseModel):
+    """One attribute that is asked about, and its groups."""
 
     name: str
     groups: list[str]
+
+
+def seen_attributes(asked: Sequence[Attribute]) -> list[AttributeSeen]:
+    """What is asked about, as it goes out."""
+    return [AttributeSeen(name=one.name, groups=list(one.groups)) for one in asked]
+
+
+class About(BaseModel):
+    """What an annotator has to know of the campaign; `groups` are those of the first attribute."""
+
+    name: str
+    groups: list[str]
+    attributes: list[AttributeSeen]
     guidelines: str | None
     legal_basis: str | None
     kind: str
@@ -162,6 +180,7 @@ def campaign(server: Server, who: Anybody) -> About:
     return About(
         name=rules.name,
         groups=list(rules.groups),
+        attributes=seen_attributes(rules.asked),
         guidelines=rules.guidelines,
         legal_basis=rules.legal_basis,
         kind=rules.kind,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Path
 from pydantic import BaseModel
 
 from apod.campaign.access import Visitor
-from apod.web.annotator_routes import AnswerBody, own_key
+from apod.web.annotator_routes import AnswerBody, AttributeSeen, own_key
 from apod.web.cases import Field, field_of
 from apod.web.context import Server
 from apod.web.errors import Refused
@@ -35,14 +36,25 @@ class Opinion(BaseModel):
     count: int
 
 
+Why = Literal["disagreement", "cannot_tell", "low_agreement"]
+
+
+class AttributeOpinions(AttributeSeen):
+    """One attribute that needs a second look."""
+
+    why: Why
+    opinions: list[Opinion]
+
+
 class ReviewBody(BaseModel):
-    """A question to decide."""
+    """A question to decide; `why` and `opinions` are those of the first of its attributes."""
 
     question: int
     row_id: str
-    why: Literal["disagreement", "cannot_tell", "low_agreement"]
+    why: Why
     fields: list[Field]
     opinions: list[Opinion]
+    attributes: list[AttributeOpinions]
 
 
 class ReviewTurn(BaseModel):
@@ -70,7 +82,11 @@ def review(server: Server, who: Reviewer) -> ReviewTurn:
             row_id=found.row_id,
             why=found.why,
             fields=[field_of(name, value) for name, value in found.display.items()],
-            opinions=[Opinion(answer=answer, count=count) for answer, count in found.opinions.items()],
+            opinions=_opinions(found.opinions),
+            attributes=[
+                AttributeOpinions(name=one.name, groups=list(one.groups), why=one.why, opinions=_opinions(one.opinions))
+                for one in found.attributes
+            ],
         )
     return ReviewTurn(case=case, **vars(summary))
 
@@ -80,3 +96,7 @@ def decide(server: Server, who: Reviewer, number: QuestionNumber, body: AnswerBo
     """Decide a question; durable when this returns."""
     server.campaign.reviews.decide(who.name, number, body.answer, key=own_key(who, body.key))
     return review(server, who)
+
+
+def _opinions(said: Mapping[str, int]) -> list[Opinion]:
+    return [Opinion(answer=answer, count=count) for answer, count in said.items()]

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Request
 from pydantic import BaseModel, ConfigDict, StringConstraints
 
 from apod.campaign.errors import NotFound
-from apod.web.annotator_routes import Text
+from apod.web.annotator_routes import AttributeSeen, Said, seen_attributes
 from apod.web.context import Server
 from apod.web.errors import Refused
 from apod.web.security import Entry, check_origin
@@ -22,6 +22,7 @@ class FormSeen(BaseModel):
 
     campaign: str
     groups: list[str]
+    attributes: list[AttributeSeen]
     question: str | None
     purpose: str | None
     legal_basis: str | None
@@ -30,7 +31,7 @@ class FormSeen(BaseModel):
 class Reported(Entry):
     """What the person says: a group's name, `cannot_tell` or `declined`."""
 
-    answer: Text
+    answer: Said
 
 
 class ReceiptCode(BaseModel):
@@ -62,7 +63,8 @@ def form(request: Request, server: Server, body: Entry) -> FormSeen:
     if found is None:
         server.attempts.count_wrong(address, body.token)
         raise Refused(401, _USED)
-    return FormSeen(**{**vars(found), "groups": list(found.groups)})
+    shown = {"groups": list(found.groups), "attributes": seen_attributes(found.attributes)}
+    return FormSeen(**{**vars(found), **shown})
 
 
 @router.post("/self-report")

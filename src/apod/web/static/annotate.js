@@ -1,12 +1,14 @@
 // The annotation page: one case at a time.
 import { get, remove } from "./api.js";
+import { answerText } from "./buttons.js";
 import { Pictures, renderCase, spoken } from "./case.js";
+import { keysOf } from "./choices.js";
 import { Desk } from "./desk.js";
 import { byId, el, fill, show, write } from "./dom.js";
 import { listen } from "./events.js";
 import { Queue, showMessage } from "./messages.js";
 import { Outbox, waitingHere } from "./outbox.js";
-import { answerText, Pad, setSingleKeys } from "./pad.js";
+import { Pad, setSingleKeys } from "./pad.js";
 import { Recent } from "./recent.js";
 import { translate, words } from "./words.js";
 import { markdown } from "./markdown.js";
@@ -20,7 +22,7 @@ class Page {
     this.queue = new Queue(this.desk);
     this.pictures = new Pictures();
     this.recent = new Recent(campaign, this.desk, (error) => this.toast(error.message || words("server_away")));
-    this.pad = new Pad(campaign, this.desk, { guidelines: () => this.guidelines(), help: () => byId("help").showModal() });
+    this.pad = new Pad(campaign, this.desk, { guidelines: () => this.guidelines(), help: () => byId("help").showModal(), say: (text) => this.announce(text) });
     this.shown = null; // id of the case, or name of the message, on the screen
     this.held = null; // the case shown last, and until when it was ours
     this.state = null;
@@ -51,9 +53,14 @@ class Page {
 
   helpKeys() {
     const last = Math.min(9, this.campaign.groups.length);
-    const lines = [[`1–${last}`, words("help_group")]];
+    const lines = this.pad.several ? [] : [[`1–${last}`, words("help_group")]];
+    for (const { name, groups, none } of this.pad.several ? keysOf(this.campaign.attributes) : []) {
+      const keys = groups.map(([, key]) => key).filter(Boolean);
+      if (keys.length) lines.push([keys.length > 1 ? `${keys[0]}–${keys.at(-1)}` : keys[0], words("help_attribute", { attribute: name })]);
+      if (none) lines.push([none, words("help_attribute_none", { attribute: name })]);
+    }
     for (const [key, name] of [["0", "cannot_tell"], ["d", "declined"], ["s", "skip"], ["u", "undo"]]) {
-      lines.push([key, `${words(name)}. ${words(`${name}_hint`)}.`]);
+      if (key !== "0" || !this.pad.several) lines.push([key, `${words(name)}. ${words(`${name}_hint`)}.`]);
     }
     lines.push(["g", words("help_guidelines")], ["?", words("help_help")]);
     fill(byId("keys"), lines.map(([key, text]) => [el("dt", {}, el("kbd", { text: key })), el("dd", { text })]).flat());

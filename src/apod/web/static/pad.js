@@ -1,35 +1,11 @@
 // The answers as buttons and keys.
-import { byId, el, fill, show, write } from "./dom.js";
+import { CANNOT_TELL, DECLINED, groupButtons, keyButton, widths } from "./buttons.js";
+import { Choices, choiceText, place } from "./choices.js";
+import { byId, fill, show, write } from "./dom.js";
 import { words } from "./words.js";
 
-export const CANNOT_TELL = "cannot_tell";
-export const DECLINED = "declined";
 const SETTLE = 200; // milliseconds a case has to be on the screen before a key answers it: a bouncing key answers nothing
 const SWITCH = "apod.single-keys";
-
-/** An answer as people read it. */
-export function answerText(answer) {
-  if (answer === CANNOT_TELL || answer === DECLINED) return words(answer);
-  return answer;
-}
-
-/** A button with its key printed on it. */
-export function keyButton(key, text, press, hint) {
-  const mark = key ? el("kbd", { "aria-hidden": "true", text: key }) : null;
-  return el("button", { type: "button", title: hint, "aria-keyshortcuts": key, on: { click: press } }, mark, el("span", { text }));
-}
-
-/** Group buttons: the first nine have keys. */
-export function groupButtons(groups, press) {
-  return groups.map((group, place) => keyButton(place < 9 ? String(place + 1) : null, group, () => press(group)));
-}
-
-/** How much room names need: as many columns as they leave readable. */
-export function widths(groups) {
-  const longest = Math.max(...groups.map((group) => group.length));
-  const size = longest <= 8 ? "short" : longest <= 20 ? "medium" : "long";
-  return groups.length > 5 ? [size, "wide"] : [size];
-}
 
 /** Whether single keys answer (they can be switched off, for instance for voice control). */
 export function singleKeys() {
@@ -49,29 +25,48 @@ export function setSingleKeys(on) {
 }
 
 export class Pad {
-  /** `acts` has answer(value), skip(), undo(); `tools` has guidelines(), help(). */
+  /** `acts` has answer(value), skip(), undo(); `tools` has guidelines(), help(), say(text). */
   constructor(campaign, acts, tools) {
     this.shownAt = 0;
     this.enabled = false;
     this.keys = singleKeys();
     this.actions = new Map([
-      ["0", () => acts.answer(CANNOT_TELL)],
       ["d", () => acts.answer(DECLINED)],
       ["s", () => acts.skip()],
       ["u", () => acts.undo()],
     ]);
-    campaign.groups.slice(0, 9).forEach((group, place) => this.actions.set(String(place + 1), () => acts.answer(group)));
     this.tools = new Map([["g", tools.guidelines], ["?", tools.help]]);
-    write(byId("question"), campaign.question ?? words(`ask_${campaign.kind}`));
-    const groups = byId("groups");
-    groups.classList.add(...widths(campaign.groups));
-    fill(groups, groupButtons(campaign.groups, (group) => this.enabled && acts.answer(group)));
-    this.buttons = new Map([["0", "cannot_tell"], ["d", "declined"], ["s", "skip"], ["u", "undo"]].map(([key, name]) => {
+    this.several = campaign.attributes.length > 1;
+    const question = this.several ? words(`ask_several_${campaign.kind}`) : words(`ask_${campaign.kind}`);
+    write(byId("question"), campaign.question ?? question);
+    if (this.several) this.#attributes(campaign.attributes, acts, tools);
+    else this.#groups(campaign.groups, acts);
+    const others = [...(this.several ? [] : [["0", "cannot_tell"]]), ["d", "declined"], ["s", "skip"], ["u", "undo"]];
+    this.buttons = new Map(others.map(([key, name]) => {
       const button = keyButton(key, words(name), () => this.press(key), words(`${name}_hint`));
       return [key, button];
     }));
-    fill(byId("others"), ...this.buttons.values());
+    fill(byId("others"), ...this.buttons.values()).classList.toggle("three", this.several);
     document.addEventListener("keydown", (event) => this.#key(event));
+  }
+
+  #groups(names, acts) {
+    this.actions.set("0", () => acts.answer(CANNOT_TELL));
+    names.slice(0, 9).forEach((group, place) => this.actions.set(String(place + 1), () => acts.answer(group)));
+    const groups = byId("groups");
+    groups.classList.add(...widths(names));
+    fill(groups, groupButtons(names, (group) => this.enabled && acts.answer(group)));
+  }
+
+  /** All attributes of the person; the answer goes with the last of them. */
+  #attributes(attributes, acts, tools) {
+    this.choices = new Choices(attributes, {
+      complete: (answer) => acts.answer(answer),
+      chosen: (...news) => tools.say(choiceText(...news)),
+      enabled: () => this.enabled,
+    });
+    for (const [key, choose] of this.choices.actions) this.actions.set(key, choose);
+    place(byId("groups"), this.choices);
   }
 
   press(key) {
@@ -90,6 +85,7 @@ export class Pad {
   }
 
   arrived() {
+    this.choices?.clear();
     this.shownAt = performance.now();
   }
 

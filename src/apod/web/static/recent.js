@@ -1,8 +1,9 @@
 // The annotator's last ten answers, each of which can still be changed.
 import { get } from "./api.js";
+import { answerText, CANNOT_TELL, DECLINED, groupButtons, keyButton, widths } from "./buttons.js";
 import { renderCase } from "./case.js";
+import { Choices, place } from "./choices.js";
 import { byId, el, fill, write } from "./dom.js";
-import { answerText, CANNOT_TELL, DECLINED, groupButtons, keyButton, widths } from "./pad.js";
 import { words } from "./words.js";
 
 const SHOWN = 10;
@@ -77,12 +78,27 @@ export class Recent {
       this.dialog.close();
       if (answer !== item.answer) this.desk.correct(item.question, item.row_id, answer);
     };
+    if (this.campaign.attributes.length > 1) {
+      this.#several(item, choose);
+      return;
+    }
     const buttons = groupButtons(this.campaign.groups, choose);
     buttons.push(keyButton("0", words(CANNOT_TELL), () => choose(CANNOT_TELL)), keyButton("d", words(DECLINED), () => choose(DECLINED)));
     [...this.campaign.groups, CANNOT_TELL, DECLINED].forEach((answer, place) => {
       buttons[place].setAttribute("aria-pressed", String(answer === item.answer));
     });
     fill(byId("change-groups"), buttons).className = ["groups", "wide", widths(this.campaign.groups)[0]].join(" ");
+    this.dialog.showModal();
+  }
+
+  /** All attributes, as they were answered; changed as a whole. */
+  #several(item, choose) {
+    const now = Object.fromEntries(Object.entries(typeof item.answer === "object" ? item.answer : {}).filter(([, part]) => part !== null));
+    const same = (answer) => Object.entries(answer).every(([name, part]) => item.answer[name] === part);
+    const complete = (answer) => choose(same(answer) ? item.answer : answer);
+    const choices = new Choices(this.campaign.attributes, { complete, now, confirm: words("change_save") });
+    place(byId("change-groups"), choices);
+    byId("change-groups").append(el("div", { class: "groups" }, keyButton("d", words(DECLINED), () => choose(DECLINED))));
     this.dialog.showModal();
   }
 

@@ -1,8 +1,9 @@
 // The page of the person concerned: purpose and legal basis, their answer or refusal, and a code to take it back.
 import { post } from "./api.js";
+import { answerText } from "./buttons.js";
+import { Choices, place } from "./choices.js";
 import { byId, el, fill, show, write } from "./dom.js";
 import { markdown } from "./markdown.js";
-import { answerText } from "./pad.js";
 import { translate, words } from "./words.js";
 
 const token = location.hash.slice(1);
@@ -35,9 +36,13 @@ async function begin() {
     return;
   }
   try {
-    const { campaign, groups, question, purpose, legal_basis: basis } = await post("/self-report/form", { token });
+    const { campaign, groups, attributes, question, purpose, legal_basis: basis } = await post("/self-report/form", { token });
     document.title = campaign;
-    say("report_title", purpose ? markdown(purpose) : null, basis ? el("p", { class: "note", text: words("legal_basis", { basis }) }) : null, el("p", { text: words("report_free") }), el("h2", { text: question ?? words("report_question") }));
+    say("report_title", purpose ? markdown(purpose) : null, basis ? el("p", { class: "note", text: words("legal_basis", { basis }) }) : null, el("p", { text: words("report_free") }), el("h2", { text: question ?? words(attributes.length > 1 ? "report_question_several" : "report_question") }));
+    if (attributes.length > 1) {
+      place(byId("groups"), new Choices(attributes, { complete: report, keys: false, none: "declined", noneText: words("report_refuse"), confirm: words("report_send") }));
+      return;
+    }
     fill(byId("groups"), [...groups, "declined"].map((answer) => el("button", { type: "button", text: answer === "declined" ? words("report_refuse") : answerText(answer), on: { click: () => report(answer) } })));
   } catch (error) {
     failed(error);
