@@ -21,6 +21,7 @@ from apod.campaign.settings import CampaignSettings
 from apod.data import Dataset, make_example
 from apod.errors import InputError
 from apod.report.campaign_facts import campaign_facts
+from apod.report.campaign_page import render_campaign
 from apod.testing import EngineContract
 from apod.web.downloads import build
 
@@ -219,3 +220,23 @@ def gap_on_record(people: Dataset, decided: np.ndarray) -> float:
         rates = [decided[(people.labels == label) & (people.groups == group)].mean() for group in (0, 1)]
         gap += abs(rates[0] - rates[1])
     return gap
+
+
+def test_a_campaign_pauses_where_the_rest_of_its_budget_is_expected_to_gain_less(tmp_path: Path) -> None:
+    campaign = answered(tmp_path, budget=24, least_gain=1.0)
+    status = campaign.status()
+    assert (status.paused, status.paused_because) == (True, "least gain")
+    assert status.answered < 24
+    outlook = campaign.owner.results.outlook()
+    assert isinstance(outlook, dict)
+    assert outlook["answers"] == 24
+    assert outlook["gain"] is not None
+    assert 0 <= outlook["gain"] < 1.0
+    assert outlook["smallest_gap"] is not None
+    facts = campaign_facts(campaign)
+    assert facts["outlook"] == outlook
+    assert "random answers alone tell" in render_campaign(facts)
+    campaign.owner.pause(False)
+    while (question := campaign.ask("maria")) is not None:
+        campaign.tell(question, str(campaign.settings.groups[0]))
+    assert campaign.status().answered == 24  # whoever goes on wants the rest

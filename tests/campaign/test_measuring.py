@@ -110,7 +110,7 @@ def test_the_chosen_operating_point_is_the_classifiers(real: Campaign) -> None:
     assert real.classifier().selected_strength_ == 0.0
     assert real.owner.results.operating_point().to_json() == {
         "strength": 0.0, "because": "Chosen by the owner.", "by": "owner", "audit": None, "estimate": None,
-            "confirmation": None,
+            "confirmation": None, "verification": None,
     }  # fmt: skip
 
 
@@ -276,8 +276,7 @@ def test_a_campaign_pauses_by_itself_once_and_goes_on_when_told(tmp_path, monkey
 
 def test_a_least_gain_that_could_not_be_told_is_refused(tmp_path) -> None:
     workshop = Workshop(Place(f"sqlite:///{tmp_path}/trial.db", tmp_path / "files"), None)
-    for settings in ({"least_gain": 0.01},
-                     {"least_gain": 0.01, "engine_options": {"preset": "heads", "proxy": "logistic"}},
+    for settings in ({"least_gain": 0.01, "engine_options": {"preset": "heads", "proxy": "logistic"}},
                      {"least_gain": 0.01, "engine_options": {"preset": "paper"}},
                      {"engine_options": {"least_gain": 0.01}}, {"least_gain": -1}):  # fmt: skip
         with pytest.raises(InputError, match="least gain"):

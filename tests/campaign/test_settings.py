@@ -47,7 +47,7 @@ def test_the_method_is_named_when_a_campaign_is_created(
     ("options", "least_gain", "pool", "said"),
     [
         ({"preset": "heads"}, 0.0, Shape(300, 8, 2, embedding=False, scored=True), "Scores are corrected"),
-        ({}, 0.01, SMALL, "least gain"),
+        ({"preset": "paper"}, 0.01, SMALL, "least gain"),
         ({"strengths": [0.5]}, 0.0, SMALL, "--preset heads"),
         ({"caution": 0.5}, 0.0, LARGE, "leave it out"),
         ({"preset": "papre"}, 0.0, SMALL, "papre"),

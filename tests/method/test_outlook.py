@@ -222,12 +222,12 @@ RULES = CampaignSettings("trial", ("a", "b"), 60, audit_share=0.2, overlap=2, le
 
 
 def test_a_campaign_counts_the_people_its_budget_still_pays_for() -> None:
-    outlook = ahead(0.2, 0.16, 0.1)  # 25 answers left teach about 10 people
+    outlook = {"outlook": [entry.to_dict() for entry in ahead(0.2, 0.16, 0.1)]}  # 25 answers teach about 10 people
     state = State(budget=60, spent=35)
     assert spent_enough(state, RULES, outlook)
     assert not spent_enough(state, replace(RULES, least_gain=0.03), outlook)
     assert not spent_enough(state, replace(RULES, overlap=1), outlook)  # 20 people: .07
     assert not spent_enough(state, replace(RULES, least_gain=0.0), outlook)
-    assert not spent_enough(state, RULES, [])
+    assert not spent_enough(state, RULES, {"outlook": None})
     for changed in ({"paused": True}, {"finished": True}, {"not_worth_more": True}, {"spent": 60}):
         assert not spent_enough(replace(state, **changed), RULES, outlook)

@@ -5,13 +5,23 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from correction_people import simulated_population
-from scipy.stats import chi2
+from scipy.integrate import quad
+from scipy.stats import chi2, norm
 
 from apod.errors import InputError
 from apod.fairness.notions import EQUALIZED_ODDS
 from apod.method.correction_choice import Limits
-from apod.method.correction_fit import fit_correction
-from apod.method.plan import answers_to_confirm, confirmation, difference_variances, plan_budget, smallest_gap
+from apod.method.correction_fit import FittedCorrection, fit_correction
+from apod.method.plan import (
+    answers_to_confirm,
+    confirmation,
+    correction_outlook,
+    difference_variances,
+    expected_gain,
+    outlook_words,
+    plan_budget,
+    smallest_gap,
+)
 from apod.method.verification import LEVEL, needed_count
 
 SHARE, RATES = 0.35, np.array([0.6, 0.2])
@@ -103,3 +113,61 @@ def test_a_gap_that_shows_clearly_takes_few_answers_to_confirm_and_one_that_does
         found.append(own.answers)
     assert found[0] is not None
     assert found[1] is None or found[0] < found[1]
+
+
+BOLD = Limits(accuracy=0.05, balanced=0.05, caution=0.6, reversal=0.5)
+
+
+@pytest.fixture(scope="module")
+def fitted() -> FittedCorrection:
+    population, groups = simulated_population(2000, 0, shows=1.5)
+    rows = np.random.default_rng(0).choice(1000, 30, replace=False)
+    return fit_correction(population, {int(row): np.eye(2)[groups[row]] for row in rows}, BOLD, seed=0)
+
+
+def test_more_answers_are_never_expected_to_gain_less_and_none_gain_nothing(fitted: FittedCorrection) -> None:
+    gains = [expected_gain(fitted, BOLD, more) for more in (0, 1, 10, 100, 1000)]
+    assert gains[0] == 0
+    assert all(gain is not None and gain >= 0 for gain in gains)
+    assert gains == sorted(gains)
+    assert gains[-1] > gains[1]
+
+
+def test_answers_without_end_gain_what_knowing_the_fall_of_the_gap_is_worth(fitted: FittedCorrection) -> None:
+    """The better of correcting and not, once every draw's fall is known: by integration over its normal."""
+    way, notion = fitted.chosen.direction, fitted.population.notion
+    worth, now = [], 0.0
+    for place in range(fitted.falls.mean.shape[1]):
+        lost = fitted.costs.accuracy[way, place] + fitted.costs.accuracy_error[way, place]
+        balanced = fitted.costs.balanced[way, place] + fitted.costs.balanced_error[way, place]
+        if lost > 0.05 or balanced > 0.05 or fitted.falls.reverses[way, place] > 0.5:
+            continue
+        rates = fitted.paths.rates[way, place]
+        fall = [
+            notion.gap(base[:, None]) - notion.gap(own[:, None])
+            for base, own in zip(fitted.paths.base, rates, strict=True)
+        ]
+        mean, total, own = fitted.falls.mean[way, place], fitted.falls.deviation[way, place] ** 2, np.var(fall)
+        centre = mean - 0.6 * np.sqrt(total - own)
+        density = norm(centre, np.sqrt(own)).pdf
+        worth.append(quad(lambda z, density=density: z * density(z), 0, centre + 10 * np.sqrt(own))[0])
+        now = max(now, mean - 0.6 * np.sqrt(total))
+    assert expected_gain(fitted, BOLD, 10**9) == pytest.approx(max(worth) - now, rel=1e-3)
+
+
+def test_where_nothing_is_affordable_no_gain_can_be_told(fitted: FittedCorrection) -> None:
+    assert expected_gain(fitted, Limits(accuracy=-1.0), 100) is None
+
+
+def test_the_outlook_of_a_correction_says_what_so_many_answers_tell_and_what_would_confirm_it(
+    fitted: FittedCorrection,
+) -> None:
+    found, people = correction_outlook(fitted, BOLD, 300, 270), fitted.population.people
+    share = fitted.paths.expected.mean(axis=0).sum(axis=0)
+    gap = smallest_gap(EQUALIZED_ODDS, people.labels, people.decisions, share.min() / share.sum(), 300)
+    assert found["smallest_gap"] == pytest.approx(gap)
+    assert found["confirming_answers"] == confirmation(fitted).answers
+    assert found["gain"] == expected_gain(fitted, BOLD, 270)
+    said = " ".join(outlook_words(found))
+    assert f"300 random answers alone tell a gap of {100 * gap:.0f} points or more from none" in said
+    assert ("not even 1,000" if found["confirming_answers"] is None else "would confirm the leading correction") in said

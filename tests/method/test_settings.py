@@ -75,7 +75,7 @@ def test_what_a_setting_cannot_be_is_refused_with_its_name_or_the_names_there_ar
         ({"epochs": 1.5}, "epochs is 1.5: pass a whole number from 1 up"),
         ({"batch_size": 1}, "batch_size is 1: pass a whole number from 2 up"),
         ({"selector": "typicl"}, "did you mean 'typical'"),
-        ({"least_gain": 0.1, "trajectories": PER_STRENGTH}, "Only the default preset can end early"),
+        ({"least_gain": 0.1, "trajectories": PER_STRENGTH}, "Heads end early only by a posterior"),
     ],
 )
 def test_the_error_says_what_is_wrong_with_the_value(changes: dict[str, Any], message: str) -> None:

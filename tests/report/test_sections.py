@@ -10,9 +10,10 @@ import pytest
 
 from apod.cli.progress import TerminalListener
 from apod.data import make_example
+from apod.method.plan import outlook_words
 from apod.method.settings import Settings
 from apod.report import render_report
-from apod.report.sections import arbitrary_text, chosen_text, confirming_text, estimate_sentence, tells_little
+from apod.report.sections import arbitrary_text, chosen_text, estimate_sentence, tells_little
 from apod.run import run_experiment
 
 Result = dict[str, Any]
@@ -93,7 +94,9 @@ def test_the_model_its_accuracy_and_the_arbitrary_changes_are_on_page_and_termin
 
 
 def test_what_would_confirm_a_correction_is_said_or_that_nothing_would() -> None:
-    outlook = {"confirming_answers": 45, "probability": 0.8}
-    assert "45 fresh answers" in confirming_text(outlook)
-    assert "80%" in confirming_text(outlook)
-    assert "not even 1,000" in confirming_text(outlook | {"confirming_answers": None})
+    outlook = {"confirming_answers": 45, "probability": 0.8, "smallest_gap": 0.41, "answers": 30}
+    assert "45 fresh answers" in outlook_words(outlook)[1]
+    assert "80%" in outlook_words(outlook)[1]
+    assert outlook_words(outlook)[0].startswith("30 random answers alone tell a gap of 41 points")
+    assert "no gap from none" in outlook_words(outlook | {"smallest_gap": 2.1})[0]
+    assert "not even 1,000" in outlook_words(outlook | {"confirming_answers": None})[1]

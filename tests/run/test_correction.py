@@ -265,6 +265,25 @@ def test_every_way_of_asking_spends_the_budget(people: Dataset, selector: str) -
     assert isinstance(pd.DataFrame(result["answers"])["probability"].max(), float)
 
 
+def test_asking_ends_where_the_rest_of_the_budget_is_expected_to_gain_less(people: Dataset) -> None:
+    settings = replace(SETTINGS, least_gain=1.0)
+    result = run_experiment(people, settings, seed=1, budget=BUDGET).result
+    assert len(result["answers"]) < BUDGET
+    (note,) = [note for note in result["notes"] if note.startswith("Asking ended after")]
+    assert f"of {BUDGET} answers" in note
+    assert result["outlook"]["answers"] == BUDGET
+    assert 0 <= result["outlook"]["gain"] < 1.0
+    whole = run_experiment(people, replace(SETTINGS, least_gain=1e-12), seed=1, budget=BUDGET).result
+    assert len(whole["answers"]) == BUDGET
+    assert whole["outlook"]["gain"] == 0
+
+
+def test_large_budgets_are_asked_for_in_batches(people: Dataset) -> None:
+    result = run_experiment(people, replace(SETTINGS, questions_per_round=100), seed=1, budget=200).result
+    assert len({answer["row"] for answer in result["answers"]}) == 200
+    assert [entry["answered"] for entry in result["rounds"]] == [8, 108, 200]
+
+
 def verified(people: Dataset, **told: Any) -> dict[str, Any]:
     settings = replace(SETTINGS, questions_per_round=10)
     return run_experiment(people, settings, seed=2, budget=120, verify_share=0.33, **told).result

@@ -26,6 +26,7 @@ from apod.campaign.engine import Candidate, DrawnPerson, GroupAnswer, ModelState
 from apod.campaign.json_types import ChosenJson, OutcomeJson, VerificationJson
 from apod.campaign.materials import Materials
 from apod.campaign.measuring import measure_correction, remember_plane
+from apod.campaign.outcomes import people_left
 from apod.campaign.pool_rows import one_by_one, pool_rows, proposal
 from apod.campaign.settings import settings_of
 from apod.campaign.state import Proposal
@@ -37,6 +38,8 @@ from apod.method.algorithm1 import Answers
 from apod.method.corrected import GuessedGroups
 from apod.method.correction_fit import FittedCorrection, Frozen, Population
 from apod.method.model_mitigation import RANDOM_SHARES, ModelMitigation
+from apod.method.outlook import CorrectionOutlookJson
+from apod.method.plan import correction_outlook
 from apod.method.posterior import People
 from apod.method.questions import Asking
 from apod.method.selection import FIRST_ANSWERS, Choice
@@ -203,9 +206,17 @@ class CorrectionEngine:
         outcome: OutcomeJson = {**measure_correction(fitted, self._seed), "model": self.base.name}
         operating: ChosenJson = {"strength": fitted.strength, "because": str(found.reason)}
         outcome["operating"] = operating
+        outcome["outlook"] = self._outlook(found, fitted)
         if self._materials.settings.verify_share:
             outcome["verification"] = self._verified_json(found.verified, trial)
         return CorrectionModel(arrays, outcome, None if trial is None else trial.version)
+
+    def _outlook(self, found: ModelMitigation, fitted: FittedCorrection) -> CorrectionOutlookJson:
+        """What the budget can tell, and what is still to come of it."""
+        people = round(people_left(self._materials.settings, self._materials.budget()))
+        handed_in = len(np.setdiff1d(self._materials.known(), self._materials.held_out()))
+        asked, several = len(set(found.answers[0].rows)) - handed_in, len(found.answers[0].groups_seen()) > 1
+        return correction_outlook(fitted, found.limits, max(people, asked), max(0, people - asked) if several else None)
 
     def _verified_json(self, told: Verified | None, trial: Trial | None) -> VerificationJson:
         rules = self._materials.settings

@@ -39,7 +39,7 @@ from apod.campaign.outcomes import Achieved, RefitNews, read_history, read_refit
 from apod.campaign.state import GOLD, Asked, State
 from apod.campaign.status import Status, annotators_of, mitigated, status_of
 from apod.campaign.votes import Collected, collect
-from apod.method.outlook import OutlookJson
+from apod.method.outlook import CorrectionOutlookJson, OutlookJson
 from apod.randomness import generator
 
 if TYPE_CHECKING:
@@ -122,8 +122,11 @@ class Results:
         latest = self.history(1)
         return (latest[-1].outcome.get("verification") if latest else None) or UNVERIFIED
 
-    def outlook(self) -> list[OutlookJson] | None:
-        """The gap to expect by the latest model, now and after more answers; None where nothing covers."""
+    def outlook(self) -> list[OutlookJson] | CorrectionOutlookJson | None:
+        """What more answers would bring: what would be told from none and what would confirm the leading correction.
+
+        Of heads the gap to expect by the latest model, now and after more answers; None where nothing covers.
+        """
         return self.outlook_shown()["outlook"]
 
     def outlook_shown(self) -> OutlookShownJson:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NotRequired, TypedDict
 
 from apod.audit.json_types import AuditedGroupJson, AuditJson, EstimateJson, ToldJson
-from apod.method.outlook import ConfirmingJson, OutlookJson, Verdict
+from apod.method.outlook import ConfirmingJson, CorrectionOutlookJson, OutlookJson, Verdict
 from apod.method.theorem1 import BoundJson
 
 
@@ -113,7 +113,7 @@ class OutcomeJson(TypedDict, total=False):
     operating: ChosenJson | None
     confirmation: ConfirmingJson | None
     verification: VerificationJson | None
-    outlook: list[OutlookJson] | None
+    outlook: list[OutlookJson] | CorrectionOutlookJson | None
     outlook_covers: bool
     outlook_withheld: str | None
     model: str
@@ -123,7 +123,7 @@ class OutcomeJson(TypedDict, total=False):
 class OutlookShownJson(TypedDict):
     """The outlook, and why it is withheld where it is."""
 
-    outlook: list[OutlookJson] | None
+    outlook: list[OutlookJson] | CorrectionOutlookJson | None
     outlook_withheld: str | None
 
 

@@ -26,19 +26,23 @@ from apod.campaign.votes import Collected
 from apod.method.outlook import WITHHELD, ExpectedGap, gain, is_enough
 
 
-def spent_enough(state: State, rules: CampaignSettings, outlook: Sequence[ExpectedGap]) -> bool:
-    """Whether a campaign should pause: the rest is expected to narrow the gap by less than its owner asked for.
+def spent_enough(state: State, rules: CampaignSettings, outcome: OutcomeJson | None) -> bool:
+    """Whether a campaign should pause: the rest is expected to gain less than its owner asked for.
 
     It does so once; an owner who goes on wants the rest.
     """
     if not rules.least_gain or state.not_worth_more or state.paused or state.finished or state.spent >= state.budget:
         return False
-    return is_enough(gain_of(outlook, people_left(rules, state.budget - state.spent)), rules.least_gain)
+    outlook = None if outcome is None else outcome.get("outlook")
+    if isinstance(outlook, dict):
+        return is_enough(outlook["gain"], rules.least_gain)
+    gained = gain_of(expected_by(outcome), people_left(rules, state.budget - state.spent))
+    return is_enough(gained, rules.least_gain)
 
 
 def people_left(rules: CampaignSettings, answers: int) -> float:
-    """How many people so many answers teach about: some are for the audit, and some share a person."""
-    return answers * (1 - rules.audit_share) / rules.overlap
+    """How many people so many answers teach about: some audit or verify, and some share a person."""
+    return answers * (1 - rules.audit_share - rules.verify_share) / rules.overlap
 
 
 def gain_of(outlook: Sequence[ExpectedGap], more: float) -> float | None:
@@ -109,9 +113,9 @@ def measured(
 
 
 def expected_by(outcome: OutcomeJson | None) -> list[ExpectedGap]:
-    """The outlook of what was measured; empty where there is none."""
+    """The gaps to expect by what was measured; empty where there are none."""
     found = None if outcome is None else outcome.get("outlook")
-    return [ExpectedGap.from_dict(entry) for entry in found or ()]
+    return [ExpectedGap.from_dict(entry) for entry in found] if isinstance(found, list) else []
 
 
 def _audited(

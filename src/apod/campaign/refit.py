@@ -27,7 +27,7 @@ from apod.campaign.journal import Desk, Journal, read_answers
 from apod.campaign.json_types import OutcomeJson
 from apod.campaign.log import sealed_hash
 from apod.campaign.materials import Materials
-from apod.campaign.outcomes import expected_by, forget_outcomes, measured, spent_enough, write_outcome
+from apod.campaign.outcomes import forget_outcomes, measured, spent_enough, write_outcome
 from apod.campaign.proposals import Snapshot, Stock, fit_next, propose_next
 from apod.campaign.settings import CampaignSettings
 from apod.campaign.state import LEAST_GAIN, Proposal, State
@@ -224,7 +224,7 @@ class Refitter:
         body = {"model": name, "answers": len(inputs)} | ({"added": len(materials.added)} if materials.added else {})
         seq = desk.append("refitted", body, Sealed(content), schema.reasons)
         self._keep(desk, found, name, seq, outcome)
-        if spent_enough(desk.state, self._settings, expected_by(outcome)):
+        if spent_enough(desk.state, self._settings, outcome):
             desk.append("paused", {"paused": True, "because": LEAST_GAIN})
         desk.publish(proposals, name)
         return name

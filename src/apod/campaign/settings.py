@@ -65,7 +65,7 @@ class CampaignSettings:
     lookahead: int = 128  # proposals kept ready, best first; the rest serve only while a refit takes long
     audit_share: float = 0.0  # of all questions, asked about people held out at random: they measure, never train
     verify_share: float = 0.0  # of all questions, asked about people whose decision the correction changes
-    least_gain: float = 0.0  # pauses once the rest of the budget is expected to narrow the gap by less; 0 = never
+    least_gain: float = 0.0  # pauses once the rest of the budget is expected to gain less; 0 = never
     seed: int = 0
     guidelines: str | None = None
     legal_basis: str | None = None
@@ -353,8 +353,8 @@ def own_options(
         check_posterior_size(pool.columns, pool.groups)
     if verify_share and not chosen.corrects:
         raise InputError("Verified is the correction of a model: leave the body and its preset out, or the share.")
-    if least_gain and not chosen.looks_ahead:
-        raise InputError("A least gain looks ahead by the posterior of heads: choose the preset heads, or none.")
+    if least_gain and not (chosen.corrects or chosen.looks_ahead):
+        raise InputError("A least gain looks ahead by a posterior: leave out the preset, or choose heads.")
     return kept
 
 

@@ -20,6 +20,8 @@ from apod.method.correction_fit import STRENGTHS, FittedCorrection
 from apod.method.gap_interval import GapEstimate
 from apod.method.group_knowledge import columns_named, read_knowledge, refuse_contradiction
 from apod.method.model_mitigation import ModelMitigation
+from apod.method.outlook import CorrectionOutlookJson
+from apod.method.plan import correction_outlook
 from apod.method.settings import Settings
 from apod.models.embedding_steps import embedding_step
 from apod.models.estimator import EstimatorModel, fit_estimator, name_of, rows_of
@@ -66,6 +68,7 @@ class FittedModel:
     selection: Selection
     deciles: Floats | None  # (G, 9) of f_a's P(group) of the people it was judged on; None without a correction
     mitigation: ModelMitigation | None  # None once loaded
+    outlook: CorrectionOutlookJson | None = None  # the same
 
     @property
     def selected(self) -> float:
@@ -234,7 +237,15 @@ def fitted_model(
         selection=selected(mitigation),
         deciles=None if fitted is None else deciles(fitted.members(fitted.population.people.inputs)),
         mitigation=mitigation,
+        outlook=_outlook(mitigation),
     )
+
+
+def _outlook(mitigation: ModelMitigation) -> CorrectionOutlookJson | None:
+    """What as many answers can tell of a gap, and how many would confirm the leading correction."""
+    if mitigation.fitted is None:
+        return None
+    return correction_outlook(mitigation.fitted, mitigation.limits, len(mitigation.likelihoods()))
 
 
 def deciles(members: Floats) -> Floats:

@@ -148,6 +148,10 @@ class APODClassifier(FittedClassifier):
     selection_ : Selection or None
         What the answers chose of a correction: `strength`, `reason`, the gaps to expect `before` and `after`, and that
         it is "not verified". None for heads.
+    outlook_ : dict or None
+        What more answers would bring: `smallest_gap`, the smallest that as many random `answers` alone tell from none,
+        and `confirming_answers`, how many fresh ones would confirm the leading correction, both with `probability`.
+        None for heads, before anybody's group is known, and once loaded.
     selected_strength_ : float
         The operating point in use.
     selected_because_ : str or None

@@ -28,6 +28,7 @@ from apod.heads.correction import Correction, change_strengths
 from apod.method.algorithm1 import VANILLA
 from apod.method.checks import whole
 from apod.method.corrected import GuessedGroups
+from apod.method.outlook import CorrectionOutlookJson
 from apod.method.posterior import memberships
 from apod.models.content_columns import ContentColumns
 from apod.models.estimator import gives_probabilities
@@ -147,6 +148,7 @@ class FittedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     groups_: tuple[str, ...]
     tradeoff_: pd.DataFrame
     selection_: Selection | None
+    outlook_: CorrectionOutlookJson | None
     selected_strength_: float
     selected_because_: str | None
     model_: str | None
@@ -175,6 +177,7 @@ class FittedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_, self.positive_, self.groups_ = state.classes, state.classes[state.positive], group_names
         self.tradeoff_ = state.tradeoff
         self.selection_ = state.selection if isinstance(state, FittedModel) else None
+        self.outlook_ = state.outlook if isinstance(state, FittedModel) else None
         self.model_ = state.name if isinstance(state, FittedModel) else None
         self.estimator_ = state.own if isinstance(state, FittedModel) else None
         if state.training_rows is not None:

@@ -94,8 +94,8 @@ def new(
     ),
     least_gain: float = typer.Option(
         0.0,
-        help="Experimental: pause once the rest of the budget is expected to narrow the gap by less, e.g. 0.01; 0: "
-        "never. The expectation is known to be too optimistic.",
+        help="Pause once the rest of the budget is expected to gain less, e.g. 0.005: of the expected fall of the gap "
+        "minus caution times its deviation; of heads, experimental, of the gap. 0: never.",
     ),
     image_column: str | None = typer.Option(None, help="Column with the path of each person's picture."),
     image_root: Path | None = typer.Option(None, help="Folder the pictures lie under (default: the table's)."),

@@ -33,6 +33,7 @@ def latest_audit(opened: Campaign) -> AuditJson | None:
 
 def show_status(found: FullStatusJson) -> None:
     """Counts, the groups as answers spell them, what more answers would bring, and the audit."""
+    from apod.method.plan import outlook_words
     from apod.report.charts import outlook_sentence
     from apod.report.sections import expected_sentences
 
@@ -79,8 +80,10 @@ def show_status(found: FullStatusJson) -> None:
     ):
         if counts[name]:
             echo(f"  {name.replace('_', ' ')}: {counts[name]}")
-    if found["outlook"]:
-        echo(f"  {outlook_sentence(found['outlook'])}")
+    outlook = found["outlook"]
+    if outlook:
+        for said in [outlook_sentence(outlook)] if isinstance(outlook, list) else outlook_words(outlook):
+            echo(f"  {said}")
     point = found["operating_point"]
     echo(f"  {point_text(point)}")
     if found["verification"] is not None:

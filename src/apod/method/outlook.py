@@ -44,6 +44,18 @@ class OutlookJson(TypedDict):
     gain: NotRequired[float | None]  # over the gap to expect now
 
 
+class CorrectionOutlookJson(TypedDict):
+    """What more answers would bring of a corrected model in JSON; undefined is null."""
+
+    answers: int  # to train on, that the budget allows in all
+    smallest_gap: float | None  # that so many random answers alone tell from none
+    confirming_answers: int | None  # fresh ones that would confirm the leading correction; null: more than 1,000
+    probability: float  # with which they would, and with which that gap is told
+    expected_share: float | None
+    chance_share: float | None
+    gain: float | None  # by which the rest is expected to raise what the choice maximises; null where nothing tells
+
+
 class ConfirmingJson(TypedDict):
     """How many fresh answers would confirm the leading correction in JSON; null: more than 1,000."""
 

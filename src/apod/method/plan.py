@@ -5,7 +5,14 @@ two groups' rates has standard error s_c = sqrt(r_c (1 - r_c) / (n_c p (1 - p)))
 known. All differences together are told from none by a chi-squared test; the smallest gap is the one that the test
 finds with the stated probability however it is shared among the cells.
 
-Afterwards: a correction is confirmed when fresh answers about people whose decision it changes pass the exact test of
+Afterwards: more answers raise what the choice maximises, E[fall] - caution x sd[fall], in two ways. They make the
+deviation smaller, and they move the expectation, after which the better of correcting and not correcting is done. With
+variance s^2 of the fall over draws, v that of one answer removed on average (`method.questions`) and s_n^2 what n of
+them leave, the expectation moves by a normal amount of variance s^2 - s_n^2:
+
+    E[max(0, Z)],   Z ~ N(E[fall] - caution x sd_n, s^2 - s_n^2),   1 / s_n^2 = 1 / s^2 + n v / (s^2 (s^2 - v))
+
+A correction is confirmed when fresh answers about people whose decision it changes pass the exact test of
 `method.verification`. How many that takes depends on what share of them belongs to the groups the change is for.
 """
 
@@ -18,11 +25,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import brentq
-from scipy.stats import binom, chi2, ncx2
+from scipy.stats import binom, chi2, ncx2, norm
 
 from apod.errors import InputError
 from apod.fairness.notions import Notion
+from apod.method.correction_choice import Limits, affordable
 from apod.method.correction_fit import FittedCorrection
+from apod.method.outlook import CorrectionOutlookJson
+from apod.method.questions import LEAST_PROBABILITY, RANDOM_SHARE
 from apod.method.verification import LEVEL as CONFIRMING_LEVEL
 from apod.method.verification import leading_changes
 from apod.text import number
@@ -32,6 +42,8 @@ Floats = npt.NDArray[np.float64]
 LEVEL, POWER = 0.05, 0.8
 MOST_ANSWERS = 1000
 WANTED = (0.3, 0.2, 0.1)
+LOOKED_ROWS = 2000
+"""So many people, evenly spaced, say how much an answer tells of the fall of the gap."""
 MOST_GAP = 2.0
 """No sum of two differences of rates is larger."""
 
@@ -172,3 +184,89 @@ def confirmation(fitted: FittedCorrection) -> Confirmation:
     expected = float(weight @ (members * changes.favoured).sum(axis=1))
     chance = float(weight @ changes.chance)
     return Confirmation(expected, chance, answers_to_confirm(expected, chance))
+
+
+def expected_gain(fitted: FittedCorrection, limits: Limits, more: int) -> float | None:
+    """By how much so many more answers are expected to raise what the choice maximises, by the leading direction.
+
+    None where no place of its path is affordable. Never below 0, and never less with more answers.
+    """
+    if more <= 0:
+        return 0.0
+    way = fitted.chosen.direction
+    allowed = affordable(fitted.costs, limits)[way] & (fitted.falls.reverses[way] <= limits.reversal)
+    if not allowed.any():
+        return None
+    fall = _fall_by_draw(fitted)[allowed]  # (r, D)
+    mean, total = fitted.falls.mean[way][allowed], fitted.falls.deviation[way][allowed] ** 2
+    own = np.minimum(fall.var(axis=1), total)  # what answers can narrow; the rest is the sampling of those judged on
+    one = np.minimum(_removed_by_answer(fitted, fall, more), 0.5 * own)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        left = np.where(own > 0, 1 / (1 / own + more * one / (own * (own - one))), 0.0)
+        centre, spread = mean - limits.caution * np.sqrt(left + total - own), np.sqrt(own - left)
+        z = np.where(spread > 0, centre / spread, np.inf * np.sign(centre))
+    later = np.where(spread > 0, centre * norm.cdf(z) + spread * norm.pdf(z), np.maximum(0, centre))
+    now = np.maximum(0, mean - limits.caution * np.sqrt(total)).max()
+    return max(0.0, float(later.max() - now))
+
+
+def _fall_by_draw(fitted: FittedCorrection) -> Floats:
+    """(R, D) the fall of the gap along the leading direction, by every draw."""
+    notion, paths = fitted.population.notion, fitted.paths
+    rates = paths.rates[fitted.chosen.direction]  # (R, D, k, G)
+    return np.asarray(notion.gap(paths.base[:, :, None]) - notion.gap(rates[..., None, :]))
+
+
+def _removed_by_answer(fitted: FittedCorrection, fall: Floats, more: int) -> Floats:
+    """(r,) variance of these falls (r, D) that one of the next answers removes on average: half are about random
+    people, half about those who tell most."""
+    population = fitted.population
+    rows = np.linspace(0, population.training - 1, min(population.training, LOOKED_ROWS)).astype(np.int64)
+    members = fitted.posterior.members(population.columns[rows])  # (n, D, G)
+    flat = members.transpose(1, 0, 2).reshape(members.shape[1], -1)  # (D, n x G)
+    centred = (fall - fall.mean(axis=1, keepdims=True)) / fall.shape[1]
+    together = (centred.astype(flat.dtype) @ flat).astype(np.float64).reshape(len(fall), len(rows), -1)  # (r, n, G)
+    told = (together**2 / members.mean(axis=1, dtype=np.float64).clip(LEAST_PROBABILITY)).sum(axis=2)  # (r, n)
+    best = np.sort(told, axis=1)[:, -max(1, min(len(rows), more) // 2) :]
+    return np.asarray(RANDOM_SHARE * told.mean(axis=1) + (1 - RANDOM_SHARE) * best.mean(axis=1))
+
+
+def correction_outlook(
+    fitted: FittedCorrection, limits: Limits, answers: int, more: int | None = None
+) -> CorrectionOutlookJson:
+    """What so many answers in all can tell of a gap, `more` of which are still to come, and what would confirm."""
+    population, needed = fitted.population, confirmation(fitted)
+    expected = fitted.paths.expected.mean(axis=0).sum(axis=0)  # (G,) people
+    share = float((expected / expected.sum()).min().clip(1e-3, 1 - 1e-3))
+    people = population.people
+    gain = None if more is None else expected_gain(fitted, limits, more)
+    gap = smallest_gap(population.notion, people.labels, people.decisions, share, answers) if answers else math.nan
+    return {
+        "answers": answers,
+        "smallest_gap": number(gap),
+        "confirming_answers": needed.answers,
+        "probability": POWER,
+        "expected_share": number(needed.expected),
+        "chance_share": number(needed.chance),
+        "gain": gain,
+    }
+
+
+def outlook_words(found: CorrectionOutlookJson) -> list[str]:
+    """Sentences for people: what the answers can tell, and what would confirm the leading correction."""
+    said, gap, answers = [], found["smallest_gap"], found["confirming_answers"]
+    if gap is not None and gap <= MOST_GAP:
+        said.append(
+            f"{found['answers']:,} random answers alone tell a gap of {100 * gap:.0f} points or more from none "
+            f"(probability {found['probability']:.0%})."
+        )
+    elif gap is not None:
+        said.append(f"{found['answers']:,} random answers alone tell no gap from none, however large.")
+    if answers is None:
+        said.append("By what is known now, not even 1,000 fresh answers could be expected to confirm a correction.")
+    else:
+        said.append(
+            f"If it is as it seems, {answers:,} fresh answer{'' if answers == 1 else 's'} about people whose decision "
+            f"it changes would confirm the leading correction with a probability of {found['probability']:.0%}."
+        )
+    return said

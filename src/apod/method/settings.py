@@ -165,8 +165,8 @@ class Settings:
         metadata=_value(
             below(2, ", a gap worth asking for, like 0.01"),
             "Least gain worth asking for",
-            "Experimental: stop asking once the rest of the budget is expected to narrow the gap by less, e.g. 0.01; "
-            "0: never. The expectation is known to be too optimistic.",
+            "Stop asking once the rest of the budget is expected to gain less, e.g. 0.005: of the expected fall of the "
+            "gap minus caution times its deviation; of heads, experimental, of the gap. 0: never.",
             "--least-gain",
         ),
     )
@@ -262,10 +262,10 @@ class Settings:
                 f"The selector {self.selector!r} asks by the posterior of a correction: choose another for heads on "
                 "a body, or leave the body out."
             )
-        if self.least_gain and not self.looks_ahead:
+        if self.least_gain and not (self.corrects or self.looks_ahead):
             raise InputError(
-                "Only the default preset can end early: a least gain needs the proxy 'laplace', a head chosen by its "
-                "posterior, and one set of answers for all strengths."
+                "Heads end early only by a posterior: a least gain needs the proxy 'laplace', a head chosen by its "
+                "posterior, and one set of answers for all strengths; or leave the body and its preset out."
             )
 
     @property

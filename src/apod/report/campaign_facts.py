@@ -71,7 +71,11 @@ def campaign_facts(campaign: Campaign) -> CampaignFacts:
         "audit_told": None if found is None else told_by_group(materials, campaign.collected()),
         "no_audit": None if found is not None else NOBODY_YET if rules.audit_share else NOT_RESERVED,
         **campaign.owner.results.outlook_shown(),
-        "expected": [outlook[0] for one in campaign.owner.results.history() if (outlook := one.outcome.get("outlook"))],
+        "expected": [
+            outlook[0]
+            for one in campaign.owner.results.history()
+            if (outlook := one.outcome.get("outlook")) and isinstance(outlook, list)
+        ],
         "held_out_decisions": _decided(campaign, classifier) if classifier is not None else None,
         "questions": _questions(campaign),
         "log": {"ok": check.ok, "events": check.events, "head": check.head, "problems": list(check.problems)},

@@ -80,7 +80,7 @@ def render_campaign(facts: CampaignFacts) -> str:
 
 def _outlook(facts: CampaignFacts) -> dict[str, object] | None:
     outlook = facts.get("outlook")
-    if not outlook:
+    if not isinstance(outlook, list) or not outlook:  # of a corrected model it stands beside the gap to expect
         return None
     return {"text": outlook_sentence(outlook), "chart": outlook_chart(facts["expected"], outlook)}
 

@@ -12,7 +12,7 @@ from apod.audit.json_types import AuditJson
 from apod.fairness.counts import JointCounts
 from apod.fairness.criterion import CriterionJson
 from apod.fairness.metrics import MetricsJson
-from apod.method.outlook import ConfirmingJson, OutlookJson, Verdict
+from apod.method.outlook import CorrectionOutlookJson, OutlookJson, Verdict
 from apod.method.theorem1 import BoundJson
 
 Ends = list[float | None]
@@ -184,13 +184,6 @@ class Estimate(TypedDict):
     selected: Gap
 
 
-class Confirmation(ConfirmingJson):
-    """How many fresh answers would confirm the leading correction, and by which shares."""
-
-    expected_share: float | None
-    chance_share: float | None
-
-
 class Differences(TypedDict):
     """Intervals of after minus before on the same people."""
 
@@ -352,7 +345,7 @@ class ApproachFacts(TypedDict):
     correction: Correction | None
     verification: Verification | None
     estimate: Estimate | None
-    outlook: list[OutlookJson] | Confirmation | None
+    outlook: list[OutlookJson] | CorrectionOutlookJson | None
     outlook_withheld: str | None
     bound: list[Bound] | None
 

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from apod.audit.json_types import AuditJson, EstimateJson
 from apod.fairness.metrics import RATE_WORDS
 from apod.method.gap_interval import tells_little as interval_tells_little
-from apod.method.outlook import ConfirmingJson
+from apod.method.plan import outlook_words
 from apod.report.charts import Series, answers_chart
 from apod.report.result import Compared, Estimate, Expected, Gap, MetricName, Result, Round, Verification
 from apod.report.tables import Cell, Table, base_name, estimated, notion_of, selected_row, strength_cell
@@ -20,7 +20,6 @@ from apod.report.words import (
     defined,
     percent,
     percent_span,
-    plural,
     points,
     seconds,
     signed_points,
@@ -304,23 +303,12 @@ def chosen_text(result: Result) -> list[str]:
         said.append(verification_text(verification))
         return said
     outlook = result["outlook"]
-    return said if outlook is None or isinstance(outlook, list) else [*said, confirming_text(outlook)]
+    return said if outlook is None or isinstance(outlook, list) else [*said, *outlook_words(outlook)]
 
 
 def verification_text(found: VerificationJson | Verification) -> str:
     """What fresh answers said of the correction."""
     return f"Put to the test on fresh answers: {found['words']}"
-
-
-def confirming_text(outlook: ConfirmingJson) -> str:
-    """How many answers would confirm the leading correction."""
-    answers = outlook["confirming_answers"]
-    if answers is None:
-        return "By what is known now, not even 1,000 fresh answers could be expected to confirm a correction."
-    return (
-        f"If it is as it seems, {plural(answers, 'fresh answer')} about people whose decision it changes would confirm "
-        f"the leading correction with a probability of {percent(outlook['probability'], 0)}."
-    )
 
 
 def arbitrary_text(result: Result) -> str:
@@ -392,6 +380,7 @@ def expected_section(facts: CampaignFacts) -> ExpectedSection | None:
     told = facts["verification"]
     tested = [] if told is None else [verification_text(told)]
     if told is None or told["verdict"] == "not verified":
-        tested += [confirming_text(facts["confirmation"])] if facts["confirmation"] else []
+        outlook = facts["outlook"]
+        tested += [] if outlook is None or isinstance(outlook, list) else outlook_words(outlook)
         tested += [NOT_VERIFIED] if told is None else []
     return {"text": [*text, *tested], "table": Table(caption, columns, rows, 1, here)}

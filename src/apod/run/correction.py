@@ -25,7 +25,8 @@ from apod.method.correction_choice import Limits, affordable
 from apod.method.correction_fit import STRENGTHS, FittedCorrection
 from apod.method.gap_interval import GapEstimate
 from apod.method.group_knowledge import columns_named, contradiction, read_knowledge
-from apod.method.plan import POWER, confirmation
+from apod.method.outlook import CorrectionOutlookJson, is_enough
+from apod.method.plan import correction_outlook, expected_gain
 from apod.method.settings import Settings
 from apod.models.model import Fitted, fit_scores, probabilities_of
 from apod.models.standard import CANDIDATES, fit_standard
@@ -52,9 +53,14 @@ NOBODY = "The base model is kept: nobody's group is known, so nothing can be sai
 class CorrectionOfModel:
     """Fits a base model, or takes its scores, and corrects its margin after every round of answers."""
 
-    def __init__(self, dataset: Dataset, settings: Settings, seed: int, score: str | None = None) -> None:
-        """`score`: the column of the features that holds the scores of a model to keep; by default one is fitted."""
-        self.settings, self._seed = settings, seed
+    def __init__(
+        self, dataset: Dataset, settings: Settings, seed: int, score: str | None = None, budget: int | None = None
+    ) -> None:
+        """`score`: the column of the features that holds the scores of a model to keep; by default one is fitted.
+
+        `budget`: answers to train on in all.
+        """
+        self.settings, self._seed, self._budget = settings, seed, budget
         self.split: Split = _split(dataset, seed)
         check_parts(dataset, self.split)
         self.dataset = dataset if score is None else without_score(dataset, score)
@@ -152,8 +158,21 @@ class CorrectionOfModel:
         """None: there is one path, and its answers are shared."""
 
     def enough(self) -> bool:
-        """Never: the budget is spent."""
-        return False
+        """Whether the rest of the budget is expected to raise what the choice maximises by less than the least gain."""
+        found, more = self.mitigation.fitted, self._left
+        if (
+            not self.settings.least_gain
+            or found is None
+            or not more
+            or len(self.mitigation.answers[0].groups_seen()) < 2
+        ):
+            return False
+        return is_enough(expected_gain(found, self.mitigation.limits, more), self.settings.least_gain)
+
+    @property
+    def _left(self) -> int:
+        """Answers of the budget that were not asked for."""
+        return 0 if self._budget is None else max(0, self._budget - self.mitigation.answers[0].asked)
 
     def save(self, checkpoint: Checkpoint, record: Recorded) -> None:
         """Nothing: the answers are the state."""
@@ -206,7 +225,7 @@ class CorrectionOfModel:
             "correction": None if found is None else self._correction(found),
             "verification": self._verification(),
             "estimate": self._estimate(),
-            "outlook": None if found is None else _outlook(found),
+            "outlook": None if found is None else self._outlook(found),
             "outlook_withheld": None,
             "bound": None,
         }
@@ -259,6 +278,10 @@ class CorrectionOfModel:
             "steadiness": _steadiness(found),
         }
 
+    def _outlook(self, found: FittedCorrection) -> CorrectionOutlookJson:
+        answers = self.mitigation.answers[0].asked + self._left
+        return correction_outlook(found, self.mitigation.limits, answers, self._left)
+
     def sizes(self) -> Mapping[str, object]:
         """Nothing: a model is kept."""
         return {}
@@ -275,6 +298,12 @@ class CorrectionOfModel:
             notes.append(
                 f"Of {len(self.dataset):,} people {train:,} were drawn at random to train on and to ask about, "
                 f"{validation:,} to judge on and {test:,} to report on: there are more than {LARGE:,}."
+            )
+        if self._left and self.enough():
+            asked, least = self.mitigation.answers[0].asked, self.settings.least_gain
+            notes.append(
+                f"Asking ended after {asked} of {self._budget} answers: the rest was expected to gain less than "
+                f"{least:g} (expected fall of the gap minus caution times its deviation)."
             )
         contradicted = contradiction(self._known, self.pool.labels, *self.mitigation.answers[0].known())
         notes += [] if contradicted is None else [contradicted]
@@ -368,17 +397,6 @@ def _steadiness(found: FittedCorrection) -> result.Steadiness:
     """Of the people whose decision changes, how many changes hang on what the answers leave open."""
     steady = found.steadiness()[found.changed()]
     return {"changed": len(steady), "arbitrary": int((steady < STEADY).sum()), "below": STEADY}
-
-
-def _outlook(found: FittedCorrection) -> result.Confirmation:
-    """How many fresh answers would confirm the leading correction, if it is as it seems."""
-    needed = confirmation(found)
-    return {
-        "confirming_answers": needed.answers,
-        "probability": POWER,
-        "expected_share": number(needed.expected),
-        "chance_share": number(needed.chance),
-    }
 
 
 def _shown(estimate: GapEstimate) -> result.Expected:

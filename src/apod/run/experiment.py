@@ -244,7 +244,7 @@ def _approach(
     if settings.corrects:
         listener.stage("Fitting the base model" if score is None else "Reading the scores")
         with watch.time("model"):
-            return CorrectionOfModel(dataset, settings, seed, score)
+            return CorrectionOfModel(dataset, settings, seed, score, budget)
     from apod.method.prepare import prepare  # with torch, which a corrected model does without
     from apod.run.heads import HeadsOnBody
 

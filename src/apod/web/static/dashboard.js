@@ -133,7 +133,7 @@ class Dashboard {
       drawRounds(data, this.strength);
       drawRates(this.audit, campaign.labels);
     }
-    write(byId("chosen"), [pointText(data.operating), verifyText(data.operating), confirmText(data.operating)].filter(Boolean).join(" "));
+    write(byId("chosen"), [pointText(data.operating), verifyText(data.operating), tellsText(history.at(-1)), confirmText(data.operating)].filter(Boolean).join(" "));
     show(byId("automatic"), data.chosen !== null);
     show(byId("choose-now"), data.operating === null);
     this.drawAsked(data);
@@ -250,6 +250,13 @@ function pointText(operating) {
 /** What fresh answers say of the correction, where the campaign verifies it. */
 function verifyText(operating) {
   return operating?.verification ? words("verified", { text: operating.verification.words }) : "";
+}
+
+/** The smallest gap that the budget's answers alone tell from none. */
+function tellsText(last) {
+  const { smallest_gap: gap, answers, probability } = last?.outlook ?? {};
+  if (gap === undefined || gap === null) return "";
+  return gap > 2 ? words("tells_nothing", { answers }) : words("tells_gap", { answers, gap: decimal(100 * gap, 0), probability: percent(probability, 0) });
 }
 
 /** How many fresh answers would confirm the leading correction. */

@@ -34,6 +34,8 @@ export const OWNER_TEXTS = {
   point_taken: "The classifier of these answers mitigates at strength {strength}. {because}",
   point_owner: "The classifier mitigates at strength {strength}, chosen by you.",
   point_owner_zero: "The classifier changes nothing: strength 0, chosen by you.",
+  tells_gap: "{answers} random answers alone tell a gap of {gap} points or more from none (probability {probability}).",
+  tells_nothing: "{answers} random answers alone tell no gap from none, however large.",
   verified: "Put to the test on fresh answers: {text}",
   confirm: {
     one: "If it is as it seems, {n} fresh answer about people whose decision it changes would confirm the leading correction with a probability of {probability}.",
