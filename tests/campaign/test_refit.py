@@ -185,3 +185,25 @@ def test_what_an_engine_remembers_is_computed_once(workshop: Workshop) -> None:
         found = each.materials.remember("body", compute)
         assert found["embedding"].tolist() == [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]
     assert len(calls) == 1
+
+
+def test_questions_of_a_new_model_do_not_wait_until_it_is_measured(on_sqlite: Workshop) -> None:
+    campaign = on_sqlite.create(budget=20, refit="thread")
+    release = threading.Event()
+
+    def measure(model: object, answers: object) -> dict[str, object]:
+        release.wait()
+        return {}
+
+    campaign.engine().measure = measure  # type: ignore[attr-defined]
+    try:
+        for group in GROUPS:
+            campaign.tell(campaign.ask(), group)  # type: ignore[arg-type]
+        until(lambda: campaign.status().model_answers == 2)
+        assert campaign.ask() is not None
+        assert campaign.owner.log()[-1]["what"] == "asked"
+        assert campaign.owner.log()[-1]["model"] is not None
+        assert not campaign.owner.results.history()
+    finally:
+        release.set()
+    until(lambda: len(campaign.owner.results.history()) == 1)

@@ -220,7 +220,8 @@ def annotate(client, count: int) -> None:
 
 
 def fitted(house: House, answers: int) -> None:
-    until(lambda: house.campaign.status().model_answers == answers)
+    """Wait until a model of so many answers is published and measured: a model asks before it is measured."""
+    until(lambda: (found := house.campaign.status()).model_answers == answers and not found.refitting)
 
 
 XSS = [

@@ -12,11 +12,11 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from web_people import GROUPS, XSS, House, Live, housed, nasty, turn
+from web_people import GROUPS, XSS, House, Live, fitted, housed, nasty, turn
 
 from apod.campaign import Campaign
 from apod.errors import InputError
-from support.waiting import PATIENCE, until
+from support.waiting import PATIENCE
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\x00" * 40
 
@@ -37,7 +37,7 @@ def test_scripts_in_data_travel_as_plain_json_and_unchanged(new_campaign: Callab
         assert all(shown[f"{text} column"] == f"{text} {row}" for text in XSS)
         body = {"answer": XSS[1], "key": XSS[2]}
         assert maria.post(f"/api/v1/questions/{case['id']}/answer", json=body).status_code == 200
-        until(lambda: house.campaign.status().model_answers == 1)
+        fitted(house, 1)
         owner = house.owner()
         for path in ("dashboard", "dashboard/map", "access"):
             answer = owner.get(f"/api/v1/{path}")
@@ -225,7 +225,7 @@ def test_an_annotator_learns_neither_predictions_nor_labels_nor_others_answers(h
     for key in "abc":
         body = {"answer": GROUPS[1], "key": key}
         bob.post(f"/api/v1/questions/{turn(bob)['questions'][0]['id']}/answer", json=body)
-    until(lambda: house.campaign.status().model_answers == 3)
+    fitted(house, 3)
     question = turn(maria)["questions"][0]["id"]
     told = maria.post(f"/api/v1/questions/{question}/answer", json={"answer": GROUPS[0], "key": "m"})
     answers = [

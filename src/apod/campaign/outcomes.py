@@ -138,6 +138,13 @@ def write_outcome(
     connection.execute(insert(schema.outcomes), {**row, "outcome": canonical(outcome)})
 
 
+def is_measured(connection: Connection, campaign: int, model: str) -> bool:
+    """Whether what a model achieved is kept."""
+    table = schema.outcomes
+    query = select(table.c.seq).where(table.c.campaign == campaign, table.c.model == model)
+    return connection.execute(query).first() is not None
+
+
 def read_history(connection: Connection, campaign: int, most: int) -> list[Achieved]:
     """The outcomes in order, at most so many: the first, the last, and evenly between them."""
     table = schema.outcomes

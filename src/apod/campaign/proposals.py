@@ -29,6 +29,7 @@ class Snapshot:
     progress: Progress
     strength: float | None  # the operating point that the owner chose
     verifying: VerificationProgress | None  # None where the campaign verifies nothing
+    measured: bool  # whether what the model achieved is kept
     known_rows: bool  # whether the model knows all rows, those that arrived later included
 
     @property

@@ -1,4 +1,4 @@
-"""Refits beside the answers: fit the latest answers, publish the model and the proposals it makes.
+"""Refits beside the answers: fit the latest answers, publish the model and the proposals it makes, then measure it.
 
 A refit takes a snapshot, works on it without holding anything, and publishes under the campaign's lock: only if this
 process still leads and every answer it used still stands as it was. Answers that came in meanwhile are taken by the
@@ -18,7 +18,7 @@ from sqlalchemy import Connection, delete, insert, select
 
 from apod.campaign import schema
 from apod.campaign.audit_sample import progress
-from apod.campaign.engine import Engine, Model, ModelState
+from apod.campaign.engine import Engine, Measuring, Model, ModelState
 from apod.campaign.erasure import sweep
 from apod.campaign.errors import CampaignError, FileDamaged
 from apod.campaign.events import Sealed, canonical
@@ -27,7 +27,7 @@ from apod.campaign.journal import Desk, Journal, read_answers
 from apod.campaign.json_types import OutcomeJson
 from apod.campaign.log import sealed_hash
 from apod.campaign.materials import Materials
-from apod.campaign.outcomes import forget_outcomes, measured, spent_enough, write_outcome
+from apod.campaign.outcomes import forget_outcomes, is_measured, measured, spent_enough, write_outcome
 from apod.campaign.proposals import Snapshot, Stock, fit_next, propose_next
 from apod.campaign.settings import CampaignSettings
 from apod.campaign.state import LEAST_GAIN, Proposal, State
@@ -122,7 +122,6 @@ class Refitter:
             latest = self.snapshot()
             proposals = propose_next(engine, materials, model, latest, answers)
             self._asked_before = latest.stock.asked
-            result = measured(materials, engine, model, found.collected, answers, found.strength)
         except CheckpointError as error:
             if found.model is not None and found.model != self._damaged:
                 self._damaged = found.model
@@ -132,22 +131,42 @@ class Refitter:
             raise
         except Exception as error:  # noqa: BLE001 whatever the engine raises must not end the campaign
             return self._failed(error, found)
-        published = self._journal.submit(
-            lambda desk: self._publish(desk, found, fence, materials, model, proposals, result.outcome)
-        )
-        if published is not None:
-            self._loaded = (published, len(materials.added)), model
-            self._measured = published, found.collected.inputs(AUDIT), found.strength
-            self._lead.note_fitted(result.failure)
-        return published is not None
+        published = self._journal.submit(lambda desk: self._publish(desk, found, fence, materials, model, proposals))
+        if published is None:
+            return False
+        name, seq = published
+        self._loaded = (name, len(materials.added)), model
+        self._measure(found, fence, (engine, materials), name, model, seq)
+        return True
+
+    def _measure(
+        self, found: Snapshot, fence: int, numerics: tuple[Engine, Materials], name: str, model: Model, seq: int | None
+    ) -> None:
+        """Keep what a published model achieves, under the event that published it or, where `seq` is None, the latest:
+        nobody who asks waits for it. The campaign pauses where the rest of the budget is not worth it."""
+        engine, materials = numerics
+        answers = found.collected.weigh()
+        result = measured(materials, engine, model, found.collected, answers, found.strength)
+
+        def keep(desk: Desk) -> None:
+            if self._lead.still_holds(desk.connection, fence) and desk.state.model == name:
+                self._keep(desk, found, name, desk.state.seq if seq is None else seq, result.outcome)
+
+        if result.outcome is not None:
+            self._journal.submit(keep)
+        self._measured = name, found.collected.inputs(AUDIT), found.strength
+        self._lead.note_fitted(result.failure)
 
     def _measure_again(self, found: Snapshot) -> bool:
-        """Measure the latest model again where audit answers came in after its refit, or the owner chose another
-        operating point; False where another leads."""
+        """Measure the latest model again where audit answers came in after its refit, the owner chose another operating
+        point, or whoever published it ended before; False where another leads."""
         known = found.model, found.collected.inputs(AUDIT), found.strength
-        if found.model is None or not self._settings.audit_share or self._measured == known:
+        settled = found.measured and not self._settings.audit_share
+        if found.model is None or settled or self._measured == known:
             return True
-        engine, materials = self._numerics()
+        numerics = self._numerics()
+        if not isinstance(numerics[0], Measuring):
+            return True
         with self._lead.held() as fence:
             if fence is None:
                 return False
@@ -155,23 +174,8 @@ class Refitter:
                 model = self.load(found)
             except CheckpointError:  # whoever proposes with it will find out, and have it fitted again
                 return True
-            if model is None:
-                return True
-            answers = found.collected.weigh()
-            result = measured(materials, engine, model, found.collected, answers, found.strength)
-            self._lead.note_fitted(result.failure)
-
-            def replace(desk: Desk) -> None:
-                if (
-                    result.failure is None
-                    and self._lead.still_holds(desk.connection, fence)
-                    and desk.state.model == found.model
-                ):
-                    forget_outcomes(desk.connection, desk.campaign, [str(found.model)])
-                    self._keep(desk, found, str(found.model), desk.state.seq, result.outcome)
-
-            self._journal.submit(replace)
-        self._measured = known
+            if model is not None:
+                self._measure(found, fence, numerics, found.model, model, None)
         return True
 
     def _keep(self, desk: Desk, found: Snapshot, model: str, seq: int, outcome: OutcomeJson | None) -> None:
@@ -182,7 +186,10 @@ class Refitter:
         if not set(found.collected.inputs(AUDIT)) <= set(current.inputs(AUDIT)):
             outcome = {**outcome, "audit": None}
         answers = len(found.collected.inputs())
+        forget_outcomes(desk.connection, desk.campaign, [model])
         write_outcome(desk.connection, desk.campaign, model, seq, desk.at, answers, outcome)
+        if spent_enough(desk.state, self._settings, outcome):
+            desk.append("paused", {"paused": True, "because": LEAST_GAIN})
 
     def _failed(self, error: Exception, found: Snapshot) -> bool:
         """Remember not to try the same at once again; only the error's type is told: its text may name a group."""
@@ -199,8 +206,8 @@ class Refitter:
         materials: Materials,
         model: Model,
         proposals: list[Proposal],
-        outcome: OutcomeJson | None,
-    ) -> str | None:
+    ) -> tuple[str, int] | None:
+        """The name of the model and the event that published it; None where it must not be."""
         if not self._lead.still_holds(desk.connection, fence):
             return None
         current = collect(desk.state, read_answers(desk.connection, desk.campaign))
@@ -223,11 +230,8 @@ class Refitter:
         desk.connection.execute(insert(schema.models), row)
         body = {"model": name, "answers": len(inputs)} | ({"added": len(materials.added)} if materials.added else {})
         seq = desk.append("refitted", body, Sealed(content), schema.reasons)
-        self._keep(desk, found, name, seq, outcome)
-        if spent_enough(desk.state, self._settings, outcome):
-            desk.append("paused", {"paused": True, "because": LEAST_GAIN})
         desk.publish(proposals, name)
-        return name
+        return name, seq
 
     def supply(self, queue: int | None = None) -> int:
         """Make proposals from the latest finished model and publish them; how many there are now.
@@ -328,6 +332,7 @@ class Refitter:
             strength=state.strength,
             verifying=verification_progress(connection, campaign, state, at),
             known_rows=state.model_added == len(state.added),
+            measured=row is not None and is_measured(connection, campaign, row.model),
         )
 
     def _count(self, connection: Connection, state: State, at: int) -> Stock:
