@@ -174,7 +174,7 @@ def test_labels_may_be_any_two_values(names: Any, kind: Callable[[Any], Any], pe
 @pytest.mark.parametrize(
     ("y", "message"),
     [
-        ([0, 1, 2, 0], "Only binary classification is supported"),
+        ([0, 1, 2, 0], "3 different values in 4 rows"),
         ([0.5, 1.5, 2.5, 0.5], "continuous"),
         ([1, 1, 1, 1], "1 class only"),
         (np.array(["a", None, "b", "a"], dtype=object), "missing labels"),

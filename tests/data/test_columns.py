@@ -12,7 +12,7 @@ import pytest
 from apod import APODClassifier, Campaign
 from apod.audit.table import AuditColumns, read_audit
 from apod.data import load_dataset
-from apod.data.columns import binary_labels
+from apod.data.columns import binary_labels, table_labels
 from apod.errors import InputError, UnknownName
 
 CASES = [
@@ -89,7 +89,8 @@ def test_the_positive_label_of_fit_can_be_chosen_and_changes_what_tpr_means_not_
     ("column", "message"),
     [
         (pd.Series([1, "1", 1], dtype=object), "both as a number and as text"),
-        (pd.Series(["a", "b", "c"]), "3 distinct values"),
+        (pd.Series(["a", "b", "c"]), "3 different values in 3 rows"),
+        (pd.Series(["a", "b", "c"] * 10), r"3 distinct values \(a, b, c\); a binary label has two"),
         (pd.Series(["a", "a"]), "one value only"),
         (pd.Series(["a", "b\x1b[31m"]), "control character"),
     ],
@@ -97,3 +98,28 @@ def test_the_positive_label_of_fit_can_be_chosen_and_changes_what_tpr_means_not_
 def test_what_is_no_binary_label_is_refused_in_a_line(column: pd.Series[object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         binary_labels("y", column)
+
+
+def test_more_than_two_labels_stand_in_ascending_order_numbers_by_size() -> None:
+    found = table_labels("y", pd.Series([10, 9, 100] * 10))
+    assert found.names == ("9", "10", "100")
+    assert found.values == (9, 10, 100)
+    assert found.codes[:3].tolist() == [1, 0, 2]
+    texts = table_labels("y", pd.Series(["low", "high", "none"] * 10))
+    assert texts.names == texts.values == ("high", "low", "none")
+
+
+@pytest.mark.parametrize(
+    ("column", "positive", "message"),
+    [
+        (pd.Series(["a", "b", "c"] * 10), "a", "3 labels, none of which is the positive one: leave --positive out"),
+        (pd.Series(["a"] * 50 + ["b"] * 50 + ["c"] * 3), None, r"'c' in 3 row\(s\), and a label needs at least 10"),
+        (pd.Series(range(100)).repeat(20), None, "100 different values in 2000 rows, and at most 20 labels"),
+    ],
+)
+def test_labels_that_cannot_be_compared_are_refused_in_a_line(
+    column: pd.Series[object], positive: str | None, message: str
+) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        table_labels("y", column, positive)
+    assert "\n" not in str(caught.value)

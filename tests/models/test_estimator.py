@@ -170,12 +170,14 @@ class Undecided(Mute):
     [
         (Mute(), Y, "neither predict_proba nor decision_function"),
         (Undecided(), Y, "no finite score in 24 row"),
-        (LogisticRegression(), np.array(["a", "b", "c"] * 40), "3 different values"),
+        (LogisticRegression(), np.array(["a"] * 120), "1 different value"),
+        (LogisticRegression(), np.array(["a", "b", *["c"] * 118]), "The label a has a single person"),
         (FrozenEstimator(LogisticRegression().fit(X, Y == "yes")), Y, "pass labels as the model knows them"),
         (FrozenEstimator(LogisticRegression()), Y, "LogisticRegression is not fitted: fit it first"),
         (LogisticRegression, Y, "pass an instance of a classifier"),
         (object(), Y, "neither predict_proba nor decision_function"),
-        (torch.nn.Linear(3, 5), Y, r"returned \(120, 5\) for 120 rows: return one logit per row"),
+        (torch.nn.Linear(3, 5), Y, r"predict_proba has shape \(120, 5\): two classes are needed"),
+        (torch.nn.Flatten(0), Y, r"returned \(360,\) for 120 rows: return one logit per row"),
         (torch.nn.Linear(2, 1), Y, "Linear failed with RuntimeError on row 0"),
     ],
 )

@@ -206,7 +206,7 @@ def read_audit(
     if not 1 <= len(said.predictions) <= 2 or len(set(said.predictions)) < len(said.predictions):
         problems.add("Name one column of predictions, or two different ones: before and after.")
     problems.settle(path.name)
-    labels = problems.collect(lambda: read_labels(said.label, frame[said.label], said.positive))
+    labels = problems.collect(lambda: _two_labels(read_labels(said.label, frame[said.label], said.positive)))
     names = labels.names if labels is not None else ("0", "1")
     predictions = {
         name: problems.collect(partial(_decisions, name, frame[name], names, said.dialect)) for name in said.predictions
@@ -326,6 +326,14 @@ def _groups(column: pd.Series[Any], said: AuditColumns) -> tuple[IntArray, tuple
     if (codes == len(names)).any():
         raise InputError(f"{int((codes == len(names)).sum())} answers name none of the groups {', '.join(names)}.")
     return codes, names
+
+
+def _two_labels(labels: Labels) -> Labels:
+    if len(labels.names) > 2:
+        raise InputError(
+            f"An audit compares two labels, and this column has {len(labels.names)}: make one of them against the rest."
+        )
+    return labels
 
 
 def _decisions(name: str, column: pd.Series[Any], label_names: Sequence[str], how: Dialect) -> IntArray:

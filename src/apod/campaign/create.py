@@ -146,7 +146,8 @@ def _write(store: Store, pool: Pool, settings: CampaignSettings, handed: Handed,
     labels = _labels(pool)
     held_out = held_out_rows(labels.codes, settings, handed.gold.keys(), handed.fully_known)
     shown, display = _display(files, pool, settings)
-    settings = replace(settings, label_names=labels.names, label_values=labels.values, show=shown)
+    (zero, one), (first, second) = labels.names, labels.values
+    settings = replace(settings, label_names=(zero, one), label_values=(first, second), show=shown)
     manifest = {
         "rows": len(pool.features),
         "labels": files.put_array(labels.codes.astype(np.int8)),
@@ -190,6 +191,11 @@ def check_features(features: Any, held_out: IntArray, gaps: bool) -> None:
 
 def _labels(pool: Pool) -> Labels:
     if pool.coded is not None:
+        if len(pool.coded.names) > 2:
+            raise InputError(
+                f"A campaign compares two labels, and these are {len(pool.coded.names)}: use `apod run`, or one label "
+                "against the rest."
+            )
         return pool.coded
     column = pool.labels if isinstance(pool.labels, pd.Series) else pd.Series(np.asarray(pool.labels).ravel())
     if column.isna().any():

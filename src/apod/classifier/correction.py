@@ -59,8 +59,8 @@ class FittedModel:
     model: CorrectedModel
     reads: Reads
     columns: tuple[str, ...] | None  # of X, in order; None: X goes to the user's model as it is
-    classes: npt.NDArray[Any]  # (2,) in order
-    positive: int  # which of them, 0 or 1
+    classes: npt.NDArray[Any]  # (K,) in order
+    positive: int | None  # which of two, 0 or 1; None of more
     name: str  # of the model, in words
     standard: bool  # whether it is one of ours, which knows the labels as 0 and 1
     own_threshold: bool  # whether decisions at strength 0 are left to the model's `predict`
@@ -104,11 +104,11 @@ class FittedModel:
         return self.labels(self.model.at(strength).decisions(self.people(X))[0])
 
     def labels(self, decided: IntArray) -> npt.NDArray[Any]:
-        """(n,) the user's labels of decisions, 1 for the positive one."""
-        return np.asarray(self.classes[decided if self.positive else 1 - decided])
+        """(n,) the user's labels of decisions: 1 for the positive one, of more than two labels their places."""
+        return np.asarray(self.classes[1 - decided if self.positive == 0 else decided])
 
     def predict_proba(self, X: Any, strength: float) -> Floats:
-        """(n, 2) in the order of the classes; at strength 0 those of the model."""
+        """(n, K) in the order of the classes; at strength 0 those of the model."""
         if not self.model.scored.model.probabilities:
             raise InputError(
                 f"{self.name} gives no probabilities: use decision_function, or wrap it in CalibratedClassifierCV."
@@ -118,16 +118,21 @@ class FittedModel:
             own = np.asarray(own)
             return own[:, ::-1] if self._turned else own
         scores = self.model.at(strength).scores(self.people(X))
+        if self.positive is None:
+            return scores
         both = [1 - scores, scores] if self.positive else [scores, 1 - scores]
         return np.stack(both, axis=1)
 
     def decision_function(self, X: Any, strength: float) -> Floats:
         """(n,) log-odds of the second class, or the scores of a model without probabilities; at strength 0 the
-        model's own where it has a decision function."""
+        model's own where it has a decision function. Of more than two classes (n, K), logarithms of probabilities."""
         own = self._own("decision_function", X) if strength == 0 else None
         if own is not None:
             return -np.asarray(own) if self._turned else np.asarray(own)
         scores = self.model.at(strength).scores(self.people(X))
+        if self.positive is None:
+            own = self.model.scored.model.probabilities
+            return np.log(scores.clip(NEAREST_TO_CERTAIN)) if own else scores
         if self.model.scored.model.probabilities:
             scores = logit(scores.clip(NEAREST_TO_CERTAIN, 1 - NEAREST_TO_CERTAIN))
         return np.asarray(scores if self.positive else -scores)
@@ -165,7 +170,7 @@ def fit_model(
     estimator: Any,
     X: Any,
     classes: npt.NDArray[Any],
-    positive: int,
+    positive: int | None,
     rows: Rows,
     settings: Settings,
     seed: int,
@@ -184,8 +189,9 @@ def fit_model(
         unread = columns_named(settings.group_probability)
         fitted = fit_standard(read, rows.labels, seed, threshold=threshold, unread=unread, weights=_mean_one(weights))
     else:
-        y = classes[rows.labels if positive else 1 - rows.labels]
-        fitted = fit_estimator(estimator, X, y, seed, settings.threshold, classes[positive], weights)
+        y = classes[1 - rows.labels if positive == 0 else rows.labels]
+        counted = None if positive is None else classes[positive]
+        fitted = fit_estimator(estimator, X, y, seed, settings.threshold, counted, weights)
         columns = None
         step = embedding_step(fitted.model.estimator) if isinstance(fitted.model, EstimatorModel) else None
         reads = fit_reads(X, rows.groups, rows.group_names, step)
@@ -193,7 +199,8 @@ def fit_model(
         warn_if_trained_on(fitted, read, rows.labels, seed)
         if settings.threshold is None:
             _check_own_decisions(fitted.model)
-    known = read_knowledge(settings, rows.group_names, [str(classes[1 - positive]), str(classes[positive])])
+    label_names = [str(label) for label in (classes[::-1] if positive == 0 else classes)]
+    known = read_knowledge(settings, rows.group_names, label_names)
     read_as = None if known is None else known.read_as
     given = read if estimator is None else X, rows.labels
     pool = model_pool(fitted, given, reads=(read, None), read_as=read_as, weights=weights)
@@ -216,7 +223,7 @@ def fitted_model(
     reads: Reads,
     columns: tuple[str, ...] | None,
     classes: npt.NDArray[Any],
-    positive: int,
+    positive: int | None,
     name: str,
     settings: Settings,
     *,
@@ -293,6 +300,13 @@ def _check_own_decisions(model: Model) -> None:
         return
     rows, scores = model.probe, model.margin(model.probe)
     own = np.asarray(on_rows(model.estimator, "predict", rows, rows_of(rows), name_of(model.estimator))).ravel()
+    if scores.ndim == 2:
+        ordered = np.sort(scores, axis=1)
+        if (own != model.classes[scores.argmax(axis=1)])[ordered[:, -1] > ordered[:, -2]].any():
+            raise InputError(
+                f"{name_of(model.estimator)} does not predict the label of its highest score: corrections need that."
+            )
+        return
     if ((own == model.classes[1]) != (scores > model.threshold))[scores != model.threshold].any():
         raise InputError(
             f"{name_of(model.estimator)} does not predict by a score of {model.threshold:g}: pass the threshold it "

@@ -47,7 +47,7 @@ def classifier_of(
     name: str,
     columns: Sequence[str],
     classes: npt.NDArray[Any],
-    positive: int,
+    positive: int | None,
     group_names: Sequence[str],
     strength: float | None = None,
     named: bool = True,
@@ -55,11 +55,12 @@ def classifier_of(
     """The fitted classifier of a standard model, or of a column of scores, as its mitigation left it.
 
     name: of the model, in words (`Fitted.name`) · columns: of the table it is applied to, the column of scores among
-    them; `named` is False where they are those of a plain matrix · classes (2,) labels in ascending order, `positive`
-    the place of the positive one · group_names: as the mitigation counts them · strength: the operating point where
-    the owner chose one; None: as the answers say.
+    them; `named` is False where they are those of a plain matrix · classes (K,) labels in ascending order, `positive`
+    the place of the positive one of two · group_names: as the mitigation counts them · strength: the operating point
+    where the owner chose one; None: as the answers say.
     """
-    classifier = _unfitted(settings, classes[positive], mitigation.seed, columns, named, strength=strength)
+    counted = None if positive is None else classes[positive]
+    classifier = _unfitted(settings, counted, mitigation.seed, columns, named, strength=strength)
     reads = Reads(tuple(column.name for column in pool.scored.encoder.columns_))
     known = tuple(group_names) if mitigation.fitted is not None else ()
     state = fitted_model(
@@ -110,7 +111,7 @@ MORE_CHANGED = 0.02
 class Decided:
     """What a classifier says of new people."""
 
-    table: pd.DataFrame  # row, id where there is one, base, corrected, score
+    table: pd.DataFrame  # row, id where there is one, base, corrected, score (of more than two labels score_LABEL each)
     expected_changed: float | None  # share of decisions, out of fold in training
     warnings: tuple[str, ...]
 
@@ -129,14 +130,21 @@ def decide(classifier: APODClassifier, X: Any, ids: Any = None) -> Decided:
         rows = classifier._rows(X)
         people = state.people(rows)
         base, after = (state.labels(own) for own in state.model.decisions(people, [0.0, strength]))
-        score = state.model.at(strength).scores(people)
+        score = _scores(state.model.at(strength).scores(people), state)
         expected = float(np.interp(strength, state.tradeoff["strength"], state.tradeoff["changed"]))
         notes = drift(state, people, float((base != after).mean()), expected)
     else:
         base, after = classifier.at(0.0).predict(X), classifier.predict(X)
-        score = classifier.predict_proba(X)[:, state.positive]
+        score = {"score": classifier.predict_proba(X)[:, state.positive]}
     columns = {"row": np.arange(len(base))} | ({} if ids is None else {"id": ids})
-    return Decided(pd.DataFrame(columns | {"base": base, "corrected": after, "score": score}), expected, tuple(notes))
+    return Decided(pd.DataFrame(columns | {"base": base, "corrected": after} | score), expected, tuple(notes))
+
+
+def _scores(scores: Floats, state: FittedModel) -> dict[str, Floats]:
+    """The column of scores; of more than two labels one of each, score_LABEL."""
+    if scores.ndim == 1:
+        return {"score": scores}
+    return {f"score_{label}": scores[:, place] for place, label in enumerate(state.classes.tolist())}
 
 
 def drift(state: FittedModel, people: Scored, changed: float, expected: float) -> list[str]:

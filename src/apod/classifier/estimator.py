@@ -72,8 +72,10 @@ class APODClassifier(FittedClassifier):
     strength : float or None, default=None
         The operating point `predict` uses: any number from 0 up, or for heads one that is trained. None: as the
         answers say.
-    notion : {"equalized_odds", "true_positive_rate_parity", "false_positive_rate_parity", "demographic_parity"}
-        What is equalised.
+    notion : str or None, default=None
+        What is equalised: "equalized_odds", "true_positive_rate_parity", "false_positive_rate_parity" or
+        "demographic_parity". None: equalized odds; of more than two labels that people of every label are recognised
+        equally often, "true_positive_rate_parity".
     selector : str or None, default=None
         The rule of `query`: "gap", "cell" (of a correction alone), "typical", "apod", "random", "stratified",
         "uncertainty", "coreset" or "group". None: "gap" for a correction, "typical" for heads.
@@ -133,10 +135,10 @@ class APODClassifier(FittedClassifier):
 
     Attributes
     ----------
-    classes_ : ndarray of shape (2,)
+    classes_ : ndarray of shape (n_classes,)
         The labels in ascending order, as everywhere in scikit-learn.
-    positive_ : label
-        The one of them that counts as positive.
+    positive_ : label or None
+        The one of two that counts as positive; None of more.
     groups_ : tuple of str
         Names of the groups seen among the annotated rows, in alphabetical order; empty after a plain fit.
     tradeoff_ : DataFrame
@@ -189,7 +191,7 @@ class APODClassifier(FittedClassifier):
         *,
         body: BodyName | Module | None = None,
         strength: float | None = None,
-        notion: NotionName = Settings.notion,
+        notion: NotionName | None = None,
         selector: SelectorName | None = None,
         threshold: float | None = Settings.threshold,
         max_accuracy_loss: float = Settings.max_accuracy_loss,
@@ -256,7 +258,7 @@ class APODClassifier(FittedClassifier):
         X : table or array of shape (n, features)
             With `estimator=`, whatever that takes.
         y : array-like of shape (n,)
-            Labels of two classes.
+            Labels of two classes, or of up to 20 (`estimator=` or the standard model, not heads on a body).
         sensitive_features : array-like of shape (n,) or (n, k), default=None
             The group of every row, by name; None, NaN or pd.NA where it is not known. Several columns are merged.
         sample_weight : array-like of shape (n,), default=None
@@ -284,6 +286,7 @@ class APODClassifier(FittedClassifier):
         settings, seed = checked_settings(parameters), seed_of(self.random_state)
         given = self._checked(X, self._encodes, reset=True)
         classes, positive, labels = checked_labels(y, self.positive)
+        settings = settings if len(classes) == 2 else checked_settings(parameters, len(classes))
         if len(labels) != rows_of(given):
             raise InputError(f"X has {rows_of(given)} rows and y has {len(labels)}: pass one label per row.")
         weights = checked_weights("sample_weight", weight, len(labels))
@@ -305,6 +308,7 @@ class APODClassifier(FittedClassifier):
             return self._adopt(state, groups.names, self.strength)
         from apod.classifier.fitting import fit_bank  # with torch, which a corrected model does without
 
+        assert positive is not None  # heads of more than two labels were refused
         rows = make_rows(labels, groups, self.validation_fraction, seed)
         if not rows.annotated:
             settings = replace(settings, over="annotated")  # of whom there are none: no penalty

@@ -17,9 +17,10 @@ from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_array, column_or_1d
 
 from apod.data import FairnessMetric
-from apod.data.columns import positive_of
+from apod.data.columns import check_label_count, positive_of
 from apod.data.dataset import UNKNOWN, IntArray, category_codes, category_name, check_group_count
 from apod.errors import InputError, UnknownName
+from apod.fairness.many_labels import notion_by_default
 from apod.method.algorithm1 import VANILLA, Answers
 from apod.method.checks import below, whole
 from apod.method.settings import CORRECTION_SETTINGS, HEAD_SETTINGS, PRESETS, SETTINGS, Settings
@@ -67,10 +68,13 @@ def corrects(parameters: Mapping[str, object]) -> bool:
     return parameters["body"] is None
 
 
-def checked_settings(parameters: Mapping[str, Any]) -> Settings:
-    """The settings that parameters of `APODClassifier` stand for; InputError where one cannot be."""
+def checked_settings(parameters: Mapping[str, Any], classes: int = 2) -> Settings:
+    """The settings that `APODClassifier`'s parameters stand for with so many labels; InputError where one cannot be."""
     _check_strength(parameters["strength"])
     parameters = _renamed(parameters)
+    parameters = {**parameters, "notion": parameters["notion"] or notion_by_default(classes)}
+    if classes > 2:
+        _check_many_labels(parameters, classes)
     if corrects(parameters):
         _refuse_idle(parameters, HEAD_DEFAULTS, "heads on a body: add body='contrastive'")
         own = {name: parameters[name] for name in PARAMETERS if name not in (*HEAD_SETTINGS, "selector")}
@@ -98,10 +102,18 @@ def _renamed(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
     old = parameters.get("penalty", DEPRECATED)
     if old == DEPRECATED:
         return parameters
-    if parameters["notion"] not in (old, Settings.notion):
+    if parameters["notion"] not in (None, old, Settings.notion):
         raise InputError("penalty is the former name of notion: pass notion alone.")
     warnings.warn("penalty is now called notion, and goes with apod 0.3: pass notion.", FutureWarning, stacklevel=4)
     return {**parameters, "notion": old}
+
+
+def _check_many_labels(parameters: Mapping[str, Any], classes: int) -> None:
+    """InputError where a parameter speaks of two labels."""
+    if not corrects(parameters):
+        raise InputError(f"Heads on a body know two labels, and y has {classes}: leave the body out.")
+    if parameters["threshold"] is not None:
+        raise InputError(f"A threshold tells two labels apart, and y has {classes}: leave threshold out.")
 
 
 def _check_strength(strength: Any) -> None:
@@ -173,8 +185,9 @@ def is_table(X: Any) -> bool:
     return speaks and len(getattr(X, "shape", ())) == 2
 
 
-def checked_labels(y: Any, positive: object) -> tuple[npt.NDArray[Any], int, IntArray]:
-    """The two classes in order, which of them is the positive one, and every row's label, 1 for that one."""
+def checked_labels(y: Any, positive: object) -> tuple[npt.NDArray[Any], int | None, IntArray]:
+    """The classes in order, which of two is the positive one, and every row's label: 1 for that one, of more than two
+    classes its place among them."""
     if y is None:
         raise InputError("APODClassifier requires y to be passed, but the target y is None.")
     values = y.to_numpy() if hasattr(y, "to_numpy") else y
@@ -184,9 +197,20 @@ def checked_labels(y: Any, positive: object) -> tuple[npt.NDArray[Any], int, Int
             raise InputError("y holds missing labels: every row needs one; fill them in or remove those rows.")
         values = pd.Series(values, dtype=object).infer_objects().to_numpy()  # numbers are numbers again
     kind = type_of_target(values, input_name="y", raise_unknown=True)
-    if kind != "binary":
-        raise InputError(f"Only binary classification is supported. The type of the target is {kind}.")
+    if kind not in ("binary", "multiclass"):
+        raise InputError(f"Unknown label type: {kind}. Labels are two classes or more, one per row.")
     classes, codes = np.unique(values, return_inverse=True)
+    if len(classes) > 2:
+        if positive is not None:
+            raise InputError(f"y holds {len(classes)} classes, none of which is the positive one: leave positive out.")
+        check_label_count("y", len(classes), len(values))
+        counts = np.bincount(codes)
+        if counts.min() < 2:
+            raise InputError(
+                f"y holds the class {classes[counts.argmin()]!s} in a single row: a model needs two at least; merge it "
+                "with another, or leave the row out."
+            )
+        return classes, None, codes.astype(np.int64)
     if len(classes) < 2:
         raise InputError("y holds 1 class only: there is nothing to tell apart; pass rows of both classes.")
     one = positive_of("y", [category_name("y", value) for value in classes.tolist()], positive)
@@ -301,7 +325,7 @@ def probable_groups(membership: npt.ArrayLike, group_names: Sequence[str], n: in
 class Rows:
     """All rows handed to `fit`, as codes, and the two parts they are cut into."""
 
-    labels: IntArray  # (n,) 0 or 1
+    labels: IntArray  # (n,) codes, 0 or 1 of two labels
     groups: IntArray  # (n,) codes into group_names, UNKNOWN where not annotated
     group_names: tuple[str, ...]
     training: IntArray

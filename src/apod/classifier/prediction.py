@@ -24,7 +24,7 @@ from apod.classifier.inputs import encodes, is_table
 from apod.classifier.reads import raw_frame
 from apod.data import IntArray, as_frame
 from apod.errors import InputError
-from apod.heads.correction import Correction, change_strengths
+from apod.heads.correction import AnyCorrection, ClassCorrection, Correction, class_push
 from apod.method.algorithm1 import VANILLA
 from apod.method.checks import whole
 from apod.method.corrected import GuessedGroups
@@ -49,6 +49,8 @@ def explain(state: FittedModel, X: Any, strength: float) -> pd.DataFrame:
     """One row per person, indexed as X is; columns as `APODClassifier.explain` documents them."""
     people = state.people(X)
     base, after = state.model.decisions(people, [0.0, strength])
+    if isinstance(state.model.correction, ClassCorrection) or people.eta.ndim == 2:
+        return explain_classes(state, people, base, after, strength, index_of(X))
     margin = 2 * (people.eta - state.model.scored.cut)
     found = {
         "score": people.scores,
@@ -57,7 +59,7 @@ def explain(state: FittedModel, X: Any, strength: float) -> pd.DataFrame:
         "corrected": state.labels(after),
         "changed": base != after,
     }
-    index = X.index if isinstance(X, pd.DataFrame | pd.Series) else None
+    index = index_of(X)
     correction, groups = state.model.correction, state.model.groups
     if correction is None or groups is None:
         return pd.DataFrame(found | {"push": np.zeros(len(people))}, index=index)
@@ -68,6 +70,52 @@ def explain(state: FittedModel, X: Any, strength: float) -> pd.DataFrame:
     found |= _carriers(state, correction, groups, people, members, strength)
     found["stands"] = _stands(state, correction, people, base != after, strength)
     return pd.DataFrame(found, index=index)
+
+
+def index_of(X: Any) -> Any:
+    """What rows are called: the index of a table."""
+    return X.index if isinstance(X, pd.DataFrame | pd.Series) else None
+
+
+def explain_classes(
+    state: FittedModel, people: Scored, base: IntArray, after: IntArray, strength: float, index: Any
+) -> pd.DataFrame:
+    """The same of more than two labels: what moves the model's decision against its rival, the corrected decision or,
+    where that is the same, the label that comes next."""
+    rows, correction, groups = np.arange(len(people)), state.model.correction, state.model.groups
+    value = people.eta - strength * state.model.pushes(people)
+    value[rows, base] = -np.inf
+    rival = np.where(base != after, after, value.argmax(axis=1))
+    found: dict[str, npt.NDArray[Any]] = {
+        "score": people.scores[rows, base],
+        "margin": people.eta[rows, base] - people.eta[rows, rival],
+        "decision": state.labels(base),
+        "rival": state.labels(rival),
+        "corrected": state.labels(after),
+        "changed": base != after,
+    }
+    if not isinstance(correction, ClassCorrection) or groups is None:
+        return pd.DataFrame(found | {"push": np.zeros(len(people))}, index=index)
+    members = groups.members(people.inputs)
+    own = correction.push(people.eta, members)
+    found["push"] = strength * (own[rows, base] - own[rows, rival])
+    found |= {f"push_{label}": strength * own[:, place] for place, label in enumerate(state.classes.tolist())}
+    everybody = correction.scores.of(people.eta, np.ones_like(members))  # (n, k, G)
+    each = np.stack([_of_group(correction, everybody, group) for group in range(members.shape[1])], axis=2)
+    per_group = each[rows, base] - each[rows, rival]  # (n, G) the slope of the push in P(group)
+    names, pushes = _pushes_by_column(state, groups, people, members, per_group)
+    found |= _largest(names, pushes, strength)
+    found["stands"] = _stands(state, correction, people, base != after, strength)
+    return pd.DataFrame(found, index=index)
+
+
+def _of_group(correction: ClassCorrection, scores: Floats, group: int) -> Floats:
+    """(n, K) the part of the pushes that one group's bias scores make."""
+    alone = np.zeros_like(scores)
+    alone[:, :, group] = scores[:, :, group]
+    return np.asarray(
+        class_push(alone, correction.direction[None], correction.counted, len(correction.scores.cells))[0]
+    )
 
 
 def _cell_names(state: FittedModel, correction: Correction) -> list[str]:
@@ -83,6 +131,12 @@ def column_pushes(
     per_group = np.einsum(
         "nkg,kg->ng", correction.scores.of(people.eta, np.ones_like(members)), correction.direction
     )  # (n, G) the slope of the push in P(group)
+    return _pushes_by_column(state, groups, people, members, per_group)
+
+
+def _pushes_by_column(
+    state: FittedModel, groups: GuessedGroups, people: Scored, members: Floats, per_group: Floats
+) -> tuple[list[str], Floats]:
     mean = (per_group * members).sum(axis=1, keepdims=True)
     slope = (members * (per_group - mean))[:, :-1]  # (n, G - 1) in f_a's log-odds
     weights = groups.reader.components @ groups.weights[:, :-1].T  # (d, G - 1)
@@ -104,7 +158,11 @@ def _carriers(
     members: Floats,
     strength: float,
 ) -> dict[str, npt.NDArray[Any]]:
-    names, pushes = column_pushes(state, correction, groups, people, members)
+    return _largest(*column_pushes(state, correction, groups, people, members), strength)
+
+
+def _largest(names: list[str], pushes: Floats, strength: float) -> dict[str, npt.NDArray[Any]]:
+    """The columns that move a person most, and how far."""
     order = np.argsort(-np.abs(pushes), axis=1, kind="stable")[:, :MOST_COLUMNS]
     labels = np.array(names, dtype=object)[order]
     amounts = strength * np.take_along_axis(pushes, order, axis=1)
@@ -115,7 +173,7 @@ def _carriers(
 
 
 def _stands(
-    state: FittedModel, correction: Correction, people: Scored, changed: npt.NDArray[np.bool_], strength: float
+    state: FittedModel, correction: AnyCorrection, people: Scored, changed: npt.NDArray[np.bool_], strength: float
 ) -> Floats:
     """(n,) of those whose decision changes, the share of f_a's draws under which it does; NaN for all others."""
     found = np.full(len(people), np.nan)
@@ -124,12 +182,11 @@ def _stands(
     if fitted is None or len(rows) == 0:
         return found
     own, reader = people.take(rows), fitted.population.reader
-    margin = 2 * (own.eta - correction.cut)
     draws = fitted.posterior.weights[:, :, : reader.ordinary_count + 1]
     stays = np.zeros(len(rows))
     for weights in draws:
-        push = correction.push(own.eta, memberships(reader, weights, own.inputs))
-        stays += change_strengths(margin, push) <= strength
+        members = memberships(reader, weights, own.inputs)
+        stays += correction.changed(own.decisions, own.eta, members, strength)
     found[rows] = stays / len(draws)
     return found
 
@@ -159,7 +216,7 @@ class FittedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
+        tags.classifier_tags.multi_class = self.body is None
         tags.input_tags.allow_nan = self._encodes or (self.body is None and _takes_gaps(self.estimator))
         return tags
 
@@ -174,7 +231,8 @@ class FittedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _adopt(self, state: FittedModel | FittedHeads, group_names: tuple[str, ...], strength: float | None) -> Self:
         """Be what a fit left behind, at this strength, or the one that was chosen; 0 where nobody's group is known."""
         self._state = state
-        self.classes_, self.positive_, self.groups_ = state.classes, state.classes[state.positive], group_names
+        self.classes_, self.groups_ = state.classes, group_names
+        self.positive_ = None if state.positive is None else state.classes[state.positive]
         self.tradeoff_ = state.tradeoff
         self.selection_ = state.selection if isinstance(state, FittedModel) else None
         self.outlook_ = state.outlook if isinstance(state, FittedModel) else None
@@ -220,14 +278,15 @@ class FittedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def decision_function(self, X: Any) -> npt.NDArray[np.float64]:
         """(n,) log-odds of the second class, at strength 0 of a corrected model what that itself says.
 
-        Positive = predicted, unless `threshold` is another than the model's own.
+        Positive = predicted, unless `threshold` is another than the model's own. Of more than two classes
+        (n, n_classes), the largest = predicted.
         """
         check_is_fitted(self)
         return self._state.decision_function(self._rows(X), self.selected_strength_)
 
     @available_if(lambda self: self.estimator is None or gives_probabilities(self.estimator))  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
-        """(n, 2) probabilities of the two classes, at strength 0 of a corrected model what that itself says."""
+        """(n, n_classes) probabilities of the classes, at strength 0 of a corrected model what that itself says."""
         check_is_fitted(self)
         return self._state.predict_proba(self._rows(X), self.selected_strength_)
 
@@ -244,6 +303,9 @@ class FittedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         parts by label (`push_LABEL`) · `column_1`, ...: the columns of X that carry most of it, and how much each does
         (`column_1_push`), to first order and compared with the average person · `stands`: of those whose decision
         changes, the share of the draws of f_a under which it does; known right after a fit alone.
+
+        Of more than two labels `margin` and `push` are of the model's decision against its `rival`, the corrected
+        decision or the label that comes next, and `push_LABEL` is what is taken off each label's probability.
 
         It says much about what is guessed of a person's group: keep it as confidential as that.
         """

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from apod.data import TableEncoder
+from apod.data.columns import MOST_LABELS
 from apod.data.encode import NumberColumn
 from apod.errors import CheckpointError, InputError
 from apod.files import Unchecked
@@ -94,9 +95,10 @@ def saved_encoder(saved: Any) -> TableEncoder:
 
 
 def saved_classes(saved: Unchecked) -> npt.NDArray[Any]:
-    """(2,) the labels that were saved, in order."""
+    """(K,) the labels that were saved, in order."""
     dtype, values = np.dtype(text(saved["dtype"])), saved["values"]
-    require(dtype.kind in _LABEL_KINDS and len(values) == 2, "the classes are not two numbers or texts")
+    known = dtype.kind in _LABEL_KINDS and 2 <= len(values) <= MOST_LABELS
+    require(known, "the classes are not two numbers or texts, or a few more")
     require(
         all(isinstance(value, str | bool | int | float) for value in values), "a class is neither a number nor a text"
     )
@@ -105,7 +107,7 @@ def saved_classes(saved: Unchecked) -> npt.NDArray[Any]:
         dtype.itemsize <= width and dtype.shape == () and dtype.fields is None, "the classes are of no label's type"
     )
     classes = np.array(values, dtype=dtype)
-    require(bool((classes[:1] < classes[1:]).all()), "the classes are not in order")
+    require(bool((classes[:-1] < classes[1:]).all()), "the classes are not in order")
     return classes
 
 

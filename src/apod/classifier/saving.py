@@ -73,7 +73,7 @@ def packed(saved: Saved) -> bytes:
     given = {name: value for name, value in saved.parameters.items() if name not in ("estimator", "penalty")}
     if saved.parameters.get("penalty", DEPRECATED) != DEPRECATED:
         given["notion"] = saved.parameters["penalty"]
-    facts = {
+    facts: dict[str, Any] = {
         "kind": KIND,
         "parameters": {name: plain(value) for name, value in given.items() if name != "body" or isinstance(value, str)},
         "classes": {"dtype": state.classes.dtype.str, "values": plain(state.classes)},
@@ -142,8 +142,9 @@ def _rebuild(arrays: Arrays, facts: Unchecked, estimator: Any) -> Saved:
 
         state: FittedHeads | FittedModel = saved_heads(own, facts, whole(n_features))
     else:
-        described = saved_classes(facts["classes"]), one_of_two(facts["positive"]), saved_table(facts["tradeoff"])
-        state = saved_correction(own, facts, *described, estimator)
+        classes = saved_classes(facts["classes"])
+        positive = one_of_two(facts["positive"]) if len(classes) == 2 else None
+        state = saved_correction(own, facts, classes, positive, saved_table(facts["tradeoff"]), estimator)
     selected = state.checked_strength(finite(facts["selected_strength"]))
     parameters = {name: tuple(v) if isinstance(v, list) else v for name, v in facts["parameters"].items()}
     if "notion" not in parameters and "penalty" in parameters:  # of version 0.1

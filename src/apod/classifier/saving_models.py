@@ -17,7 +17,7 @@ from apod.classifier.reads import Reads
 from apod.classifier.saved_values import finite, matrix, require, saved_encoder, text, texts
 from apod.errors import InputError
 from apod.files import Unchecked
-from apod.heads.correction import BiasScores, Correction
+from apod.heads.correction import AnyCorrection, BiasScores, ClassCorrection, Correction
 from apod.method.corrected import CorrectedModel, GuessedGroups
 from apod.method.gap_interval import GapEstimate
 from apod.method.posterior import Reader
@@ -25,7 +25,7 @@ from apod.models.embedding_steps import embedding_step
 from apod.models.estimator import EstimatorModel, content_fingerprint, name_of
 from apod.models.model import Model, ScoresModel
 from apod.models.prediction import frozen
-from apod.models.scored import Calibration, ScoredModel
+from apod.models.scored import Calibration, ClassCalibration, ScoredModel
 from apod.models.standard import plain_frame
 from apod.models.standard_arrays import NONE, ArrayModel, BoostedTrees, Category, LinearModel
 
@@ -43,7 +43,7 @@ def packed_correction(state: FittedModel) -> tuple[Arrays, Facts]:
     model, arrays = packed_base(scored.model, state.name)
     facts: Facts = {
         "model": model | {"own_threshold": state.own_threshold},
-        "calibration": {"slopes": list(scored.calibration.slopes), "offset": scored.calibration.offset},
+        "calibration": _packed_calibration(scored.calibration),
         "encoder": scored.encoder.to_dict(),
         "reads": {"columns": list(state.reads.columns), "words": {n: list(w) for n, w in state.reads.words.items()}},
         "columns": None if state.columns is None else list(state.columns),
@@ -53,7 +53,11 @@ def packed_correction(state: FittedModel) -> tuple[Arrays, Facts]:
     packed = {f"model.{name}": np.asarray(value) for name, value in arrays.items()}
     if own.groups is not None and own.correction is not None:
         scores = own.correction.scores
-        facts["correction"] = {"cells": scores.cells.tolist(), "cut": own.correction.cut}
+        facts["correction"] = {"cells": scores.cells.tolist()} | (
+            {"counted": own.correction.counted.tolist()}
+            if isinstance(own.correction, ClassCorrection)
+            else {"cut": own.correction.cut}
+        )
         parts = {
             "centre": own.groups.reader.centre,
             "components": own.groups.reader.components,
@@ -64,6 +68,22 @@ def packed_correction(state: FittedModel) -> tuple[Arrays, Facts]:
         }
         packed |= {f"correction.{name}": np.asarray(value) for name, value in parts.items()}
     return packed, facts
+
+
+def _packed_calibration(own: Calibration | ClassCalibration) -> Facts:
+    if isinstance(own, ClassCalibration):
+        return {"slope": own.slope}
+    return {"slopes": list(own.slopes), "offset": own.offset}
+
+
+def _calibration(saved: Unchecked, model: Model) -> Calibration | ClassCalibration:
+    if len(model.classes) > 2:
+        slope = finite(saved["slope"])
+        require(slope > 0, "the calibration is not increasing")
+        return ClassCalibration(slope, model.probabilities)
+    slopes = tuple(finite(slope) for slope in saved["slopes"])
+    require(len(slopes) == (2 if model.probabilities else 1) and min(slopes) > 0, "the calibration is not increasing")
+    return Calibration(slopes, finite(saved["offset"]), model.probabilities, model.threshold)
 
 
 def packed_base(model: Model, name: str) -> tuple[Facts, Mapping[str, npt.NDArray[Any]]]:
@@ -104,16 +124,14 @@ def saved_correction(
     saved: Arrays,
     facts: Unchecked,
     classes: npt.NDArray[Any],
-    positive: int,
+    positive: int | None,
     tradeoff: pd.DataFrame,
     estimator: Any,
 ) -> FittedModel:
     """The corrected model of a file; `estimator` is the user's own, which has to be the one it was made for."""
     about = facts["model"]
-    model = saved_base(about, saved, classes[[1 - positive, positive]], estimator)
-    slopes = tuple(finite(slope) for slope in facts["calibration"]["slopes"])
-    require(len(slopes) == (2 if model.probabilities else 1) and min(slopes) > 0, "the calibration is not increasing")
-    calibration = Calibration(slopes, finite(facts["calibration"]["offset"]), model.probabilities, model.threshold)
+    model = saved_base(about, saved, classes if positive is None else classes[[1 - positive, positive]], estimator)
+    calibration = _calibration(facts["calibration"], model)
     encoder = saved_encoder(facts["encoder"])
     words = {text(name): texts(own) for name, own in facts["reads"]["words"].items()}
     step = embedding_step(estimator) if estimator is not None else None
@@ -147,21 +165,29 @@ def _correction(scored: ScoredModel, about: Unchecked, saved: Arrays) -> tuple[C
     width = len(scored.encoder.feature_names_)
     p, groups = saved["correction.components"].shape[1], saved["correction.weights"].shape[0] + 1
     cells = np.array(about["cells"], dtype=np.bool_)
-    require(cells.ndim == 2 and cells.shape[0] == 2 and groups >= 2, "the correction is of no two labels")
+    classes = len(scored.model.classes)
+    require(cells.ndim == 2 and cells.shape[0] == classes and groups >= 2, "the correction is of other labels")
     k = cells.shape[1]
+    counted = np.array(about["counted"], dtype=np.int64) if classes > 2 else np.ones((k, 1), dtype=np.int64)
+    known = counted.ndim == 2 and len(counted) == k and bool(((counted >= 0) & (counted < classes)).all())
+    require(known, "the correction counts other decisions")
     shapes = {
         "centre": (width,),
         "components": (width, p),
         "weights": (groups - 1, p + 1),
         "shares": (k, groups),
-        "direction": (k, groups),
+        "direction": (counted.size, groups),
         "deciles": (groups, 9),
     }
     own = {name: matrix(saved[f"correction.{name}"], shape, name, np.float64) for name, shape in shapes.items()}
     require(bool((own["shares"] > 0).all()), "a share is not positive")
-    cut = finite(about["cut"])
     reader = Reader(own["centre"], own["components"], 0.0, 0.0, np.zeros((2, 2)), 1.0)  # x alone: no targeted columns
-    correction = Correction(BiasScores(cells, own["shares"]), own["direction"], cut)
+    scores = BiasScores(cells, own["shares"])
+    correction: AnyCorrection
+    if classes > 2:
+        correction = ClassCorrection(scores, own["direction"], counted)
+    else:
+        correction = Correction(scores, own["direction"], finite(about["cut"]))
     return CorrectedModel(scored, GuessedGroups(reader, own["weights"]), correction), own["deciles"]
 
 
@@ -191,8 +217,8 @@ def saved_base(about: Unchecked, saved: Arrays, classes: npt.NDArray[Any], estim
     require(all(own.dtype in _TYPES for own in saved.values()), "an array is of another type")
     categories = tuple(_category(one) for one in about["categories"])
     model = ARRAYS[kind](texts(about["numbers"]), categories, arrays)
-    _check_arrays(model)
-    return EstimatorModel(model, np.array([0, 1]), threshold, prepare=plain_frame)
+    _check_arrays(model, len(classes))
+    return EstimatorModel(model, np.arange(len(classes)), threshold, prepare=plain_frame)
 
 
 def _own_model(about: Unchecked, threshold: float, classes: npt.NDArray[Any], estimator: Any) -> EstimatorModel:
@@ -209,6 +235,8 @@ def _own_model(about: Unchecked, threshold: float, classes: npt.NDArray[Any], es
             f"the {name_of(own)} passed is another model than the {text(about['name'])} that the correction was fitted "
             "for: pass that one (estimator_ of the fitted classifier), or fit again."
         )
+    if len(classes) > 2:
+        return EstimatorModel(own, classes, threshold)
     ordered = np.sort(classes)
     return EstimatorModel(own, classes, threshold, column=int(np.flatnonzero(ordered == classes[1])[0]))
 
@@ -221,36 +249,40 @@ def _category(saved: Unchecked) -> Category:
     return Category(text(saved["name"]), own, tuple(saved["codes"]), saved["missing"], saved["unknown"])
 
 
-def _check_arrays(model: ArrayModel) -> None:
+def _check_arrays(model: ArrayModel, classes: int) -> None:
     """CheckpointError where a standard model's arrays do not fit together: no score would be safe to ask for."""
     arrays = model.arrays
     for name, own in arrays.items():
         whole = own.dtype.kind != "f" or bool(np.isfinite(own).all())
         require(whole or (name == "threshold" and not np.isnan(own).any()), f"the model's {name} is not finite")
     if isinstance(model, LinearModel):
-        _check_linear(model)
+        _check_linear(model, () if classes == 2 else (classes,))
     elif isinstance(model, BoostedTrees):
-        _check_trees(model)
+        _check_trees(model, () if classes == 2 else (classes,))
 
 
-def _check_linear(model: LinearModel) -> None:
+def _check_linear(model: LinearModel, each: tuple[int, ...]) -> None:
+    """`each`: how many classes more than two have weights of their own."""
     own, p = model.arrays, len(model.numbers)
-    require(own["offset"].shape == (), "the offset is not one number")
+    require(own["offset"].shape == each, "the offset is not one number")
     if p:
         wide = (p + len(own["flagged"]),)
         require(own["fill"].shape == (p,), "the model's numbers do not fit")
-        require(all(own[name].shape == wide for name in ("mean", "scale", "weights")), "the model's numbers do not fit")
+        require(all(own[name].shape == wide for name in ("mean", "scale")), "the model's numbers do not fit")
+        require(own["weights"].shape == (*wide, *each), "the model's numbers do not fit")
         require(bool((own["scale"] != 0).all()) and bool(np.isin(own["flagged"], np.arange(p)).all()), "a scale is 0")
     if model.categories:
-        require(own["hot"].shape == (sum(one.width for one in model.categories),), "the model's categories do not fit")
+        width = sum(one.width for one in model.categories)
+        require(own["hot"].shape == (width, *each), "the model's categories do not fit")
 
 
-def _check_trees(model: BoostedTrees) -> None:
+def _check_trees(model: BoostedTrees, each: tuple[int, ...]) -> None:
     own = model.arrays
     size, features = len(own["left"]), len(model.categories) + len(model.numbers)
     by_node = ("feature", "threshold", "right", "gaps_left", "value", "table")
     require(all(own[name].shape == (size,) for name in by_node), "the trees' nodes do not fit")
-    require(own["baseline"].shape == () and own["roots"].ndim == 1, "the trees' roots do not fit")
+    fits = own["baseline"].shape == each and own["roots"].ndim >= 1 and own["roots"].shape[1:] == each
+    require(fits, "the trees' roots do not fit")
     inner = own["left"] > 0
     places = np.arange(size)
     for side in ("left", "right"):  # children come later in a tree, so that every walk ends

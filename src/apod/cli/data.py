@@ -79,7 +79,10 @@ def check(
 
 def _show(found: TableSummary) -> None:
     echo(f"{found.file}: {found.rows:,} rows, {len(found.columns)} columns", bold=True)
-    if (label := found.label) is not None:
+    if (label := found.label) is not None and label.labels is not None:
+        each = ", ".join(f"{name} {count:,} ({count / found.rows:.1%})" for name, count in label.labels.items())
+        echo(f"labels  {label.column}: {each}")
+    elif label is not None:
         echo(
             f"label   {label.column}: {label.positive!r} counts as 1, in {label.positives:,} of {found.rows:,} rows "
             f"({label.base_rate:.1%}); {label.negative!r} as 0"

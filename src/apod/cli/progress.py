@@ -13,8 +13,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from apod.cli.progress_lines import ProgressLines, plain, show_line
+from apod.fairness.many_labels import notion_for
 from apod.fairness.metrics import RATE_WORDS, GroupRatesJson
-from apod.fairness.notions import find_notion
 from apod.report.charts import expected_so_far, outlook_sentence
 from apod.report.result import Answer, Compared, CurvePoint, Reason, Result, Round, Tested
 from apod.report.sections import chosen_text, estimate_section, is_corrected, model_text
@@ -98,15 +98,21 @@ class TerminalListener(Listener):
         without = "base model" if corrects else "without mitigation"
         columns = ("test part", without, kept if after["strength"] or not corrects else "base model, kept")
         table = Table(*columns, title=plain(result["dataset"]))
-        gap = f"gap {find_notion(result['notion']).words.gap} in points, lower is fairer"
+        notion = notion_for(result["notion"], len(result["label_names"]))
+        gap = f"gap {notion.words.gap} in points, lower is fairer"
         table.add_row("accuracy", percent(before["accuracy"]), percent(after["accuracy"]))
         balanced = [percent(point["balanced_accuracy"]) for point in (before, after)]
         table.add_row("balanced accuracy", *balanced)
         table.add_row(gap, points(before["gap"]), points(after["gap"]))
-        table.add_row("EOP, a ratio, 1 is fair", _show(before["eop"]), _show(after["eop"]))
-        table.add_row("Delta-EO in points, 0 is fair", *(signed_points(one["delta_eo"]) for one in (before, after)))
+        if notion.classes == 2:
+            table.add_row("EOP, a ratio, 1 is fair", _show(before["eop"]), _show(after["eop"]))
+            table.add_row("Delta-EO in points, 0 is fair", *(signed_points(one["delta_eo"]) for one in (before, after)))
         for group in result["group_names"]:
-            for rate in find_notion(result["notion"]).rates:
+            for label, rates in before["groups"][group].get("labels", {}).items():
+                both = (rates, after["groups"][group]["labels"][label])
+                what = f"{label} recognised of {group}, n = {rates['n']:,}"
+                table.add_row(plain(what), *(percent(one["tpr"]) for one in both))
+            for rate in notion.rates if notion.classes == 2 else ():
                 values = [percent(point["groups"][group][rate]) for point in (before, after)]
                 what = f"{RATE_WORDS[rate]} of {group}{_of(before['groups'][group], rate)}"
                 table.add_row(plain(what), *values)

@@ -27,6 +27,7 @@ from apod.cli.shared import (
     echo,
     echo_json,
     embedder_names,
+    for_labels,
     group_names,
     numbers,
     words,
@@ -51,7 +52,7 @@ def run(
         "folder, tar or zip of pictures."
     ),
     label: str | None = typer.Option(
-        None, help="Own file: the column to predict (two values); for a .npy matrix, its .npy file of labels."
+        None, help="Own file: the column to predict (two to 20 values); for a .npy matrix, its .npy file of labels."
     ),
     sensitive: str | None = typer.Option(
         None,
@@ -64,7 +65,7 @@ def run(
         None, help="Own file without that column: group names, comma-separated; of several attributes each NAME=a,b."
     ),
     positive: str | None = typer.Option(
-        None, help="Own file: the label value that counts as 1 (default: 1, yes, true)."
+        None, help="Own file: the label value of two that counts as 1 (default: 1, yes, true)."
     ),
     drop: str | None = typer.Option(None, help="Own file: columns that must not be features, comma-separated."),
     score: str | None = typer.Option(
@@ -146,6 +147,7 @@ def run(
     data = _load(dataset, said, data_dir, _split(split), chosen.body, labels)
     if thumbnails and not any(content.kind == "picture" for content in data.contents):
         raise InputError("There are no pictures to show: leave --thumbnails out.")
+    chosen = for_labels(chosen, settings, data.classes)
     if plan:
         from apod.cli.progress import TerminalListener
 
@@ -314,8 +316,7 @@ def _plan(data: Dataset, settings: Settings, seed: int, score: str | None, budge
     found = plan_budget(population.notion, people.labels[first], people.decisions[first], share, answers)
     if as_json:
         echo_json(found.to_dict())
-        return
-    for line in found.words():
+    for line in [] if as_json else found.words():
         echo(line)
 
 

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -206,3 +207,12 @@ def opened_campaign(url: str, name: str | None, files: Path | None) -> Iterator[
 def without_password(url: str) -> str:
     """The database as it may stand on a screen."""
     return re.sub(r"(://[^:@/]*):[^@/]*@", r"\1:***@", url)
+
+
+def for_labels(chosen: Settings, given: Mapping[str, Any], classes: int) -> Settings:
+    """The settings with what is equalised by default with so many labels, where that was not given."""
+    from apod.fairness.many_labels import notion_by_default
+
+    if classes == 2 or given.get("notion") is not None or given.get("penalty") is not None:
+        return chosen
+    return replace(chosen, notion=notion_by_default(classes))

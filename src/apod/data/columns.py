@@ -29,31 +29,72 @@ from apod.data.encode import MAX_CATEGORIES
 from apod.data.text_columns import NO, YES, Text, decimal_of, finite, read_text, text_of
 from apod.errors import InputError, TableProblems, UnknownName
 
+MOST_LABELS = 20
+"""Labels that can be compared: with a hundred, next to nobody of a group has each."""
+FEWEST_OF_LABEL = 10
+"""Rows of each label of more than two."""
 AFFIRMATIVE = frozenset({"1", "true", "yes", "y", "t"})
 
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """Everybody's label, and what 0 and 1 stand for."""
+    """Everybody's label, and what the codes stand for: of two labels 1 is the positive one."""
 
-    codes: IntArray  # (n,) 0 or 1
-    names: tuple[str, str]  # of 0 and 1, to be shown
-    values: tuple[LabelValue, LabelValue]  # of 0 and 1, of the type they were given in
+    codes: IntArray  # (n,) 0 or 1; of K labels 0 to K - 1
+    names: tuple[str, ...]  # of the codes, to be shown
+    values: tuple[LabelValue, ...]  # of the codes, of the type they were given in
 
 
-def binary_labels(what: str, column: pd.Series[Any], positive: object = None) -> Labels:
-    """The labels of a column without gaps; InputError unless there are two values. `what` names it in errors."""
+def check_label_count(what: str, count: int, rows: int) -> None:
+    """InputError where there are more labels than can be compared, or next to nobody has each."""
+    if count > MOST_LABELS or count > max(2, rows // 2):
+        raise InputError(
+            f"{what} has {count} different values in {rows} rows, and at most {MOST_LABELS} labels can be compared: "
+            "merge them into a few bands, or name another column."
+        )
+
+
+def table_labels(what: str, column: pd.Series[Any], positive: object = None) -> Labels:
+    """The labels of a column without gaps: two, or more in ascending order. `what` names it in errors."""
     codes, names = category_codes(what, column)
-    if len(names) != 2:
-        found = f"{len(names)} distinct values ({_some(sorted(names))})" if len(names) > 1 else "one value only"
-        remedy = "multi-class labels are not there yet" if len(names) > 2 else "there is nothing to tell apart"
-        raise InputError(f"{what} has {found}; a binary label has two: {remedy}.")
-    if names[0] == names[1]:
-        raise InputError(f"{what} has {names[0]!r} both as a number and as text: write it one way.")
+    if len(names) < 2:
+        raise InputError(f"{what} has one value only; a label has two at least: there is nothing to tell apart.")
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InputError(f"{what} has {twice!r} both as a number and as text: write it one way.")
+    if len(names) > 2:
+        return _many_labels(what, column, codes, names, positive)
     refuse_control(what, names)
     one = positive_of(what, names, positive)
     first = [_plain(column.iloc[int(np.argmax(codes == code))]) for code in (1 - one, one)]
     return Labels((codes == one).astype(np.int64), (names[1 - one], names[one]), (first[0], first[1]))
+
+
+def _many_labels(what: str, column: pd.Series[Any], codes: IntArray, names: list[str], positive: object) -> Labels:
+    check_label_count(what, len(names), len(column))
+    if positive is not None:
+        raise InputError(f"{what} has {len(names)} labels, none of which is the positive one: leave --positive out.")
+    refuse_control(what, names)
+    counts = np.bincount(codes, minlength=len(names))
+    if counts.min() < FEWEST_OF_LABEL:
+        raise InputError(
+            f"{what} has the label {names[int(counts.argmin())]!r} in {int(counts.min())} row(s), and a label needs at "
+            f"least {FEWEST_OF_LABEL} to train, judge and report on: merge it with another, or leave those rows out."
+        )
+    values = [_plain(column.iloc[int(np.argmax(codes == code))]) for code in range(len(names))]
+    texts = any(isinstance(value, str) for value in values)
+    order = sorted(range(len(names)), key=lambda code: names[code] if texts else values[code])
+    place = np.argsort(order)
+    return Labels(place[codes], tuple(names[code] for code in order), tuple(values[code] for code in order))
+
+
+def binary_labels(what: str, column: pd.Series[Any], positive: object = None) -> Labels:
+    """The labels of a column without gaps; InputError unless there are two values. `what` names it in errors."""
+    found = table_labels(what, column, positive)
+    if len(found.names) > 2:
+        shown = f"{len(found.names)} distinct values ({_some(sorted(found.names))})"
+        raise InputError(f"{what} has {shown}; a binary label has two: use one of them against the rest.")
+    return found
 
 
 def positive_of(what: str, names: Sequence[str], positive: object = None) -> int:

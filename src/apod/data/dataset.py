@@ -83,7 +83,7 @@ class Task:
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Rows with a binary label, and a group where one is on record.
+    """Rows with a label, and a group where one is on record.
 
     `features` never holds the label, the sensitive attribute, or the column it was derived from. `groups` are
     codes into `group_names` with UNKNOWN where nothing is on record; only an annotator and the report may read
@@ -92,12 +92,12 @@ class Dataset:
 
     name: str
     features: pd.DataFrame  # (n, columns) raw values; object/category columns are categories, the rest numbers
-    labels: IntArray  # (n,) 0 or 1
+    labels: IntArray  # (n,) 0 or 1; of K labels 0 to K - 1
     groups: IntArray  # (n,) codes, UNKNOWN where not on record
     group_names: tuple[str, ...]
     rows: IntArray  # (n,) zero-based data row in the source file, before incomplete rows were dropped
-    label_names: tuple[str, str] = ("0", "1")
-    label_values: tuple[LabelValue, LabelValue] = (0, 1)  # as the file has them: what a classifier is to predict
+    label_names: tuple[str, ...] = ("0", "1")
+    label_values: tuple[LabelValue, ...] = (0, 1)  # as the file has them: what a classifier is to predict
     task: Task = field(default_factory=Task)
     notes: tuple[str, ...] = ()  # what a reader of the report should know about this data
     own: bool = False  # a user's file: its name says nothing and must change no random draw
@@ -132,6 +132,11 @@ class Dataset:
             further=tuple(grouping.take(rows) for grouping in self.further),
             weights=None if self.weights is None else self.weights[rows],
         )
+
+    @property
+    def classes(self) -> int:
+        """How many labels there are."""
+        return len(self.label_names)
 
     @property
     def key(self) -> str:
@@ -173,7 +178,15 @@ def check_parts(dataset: Dataset, split: Split) -> None:
             what = f"{grouping.name!r} of {dataset.name}" if dataset.further else dataset.name
             raise InputError(f"{what} has only one group: fairness needs at least two to compare.")
     for name, rows in (("training", split.train), ("validation", split.validation), ("test", split.test)):
-        if len(np.unique(dataset.labels[rows])) < 2:
+        names = dataset.label_names
+        missing = np.flatnonzero(np.bincount(dataset.labels[rows], minlength=len(names)) == 0)
+        if len(names) > 2 and len(missing):
+            people = int((dataset.labels == missing[0]).sum())
+            raise InputError(
+                f"Nobody in the {name} part of {dataset.name} ({len(rows)} rows) has the label {names[missing[0]]!r}, "
+                f"which {people} people have in all: give more rows, another split, or merge it with another label."
+            )
+        if len(missing):
             raise InputError(
                 f"The {name} part of {dataset.name} ({len(rows)} rows) does not hold both labels: "
                 "give more rows or another split."

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from apod.data.columns import Labels, TableColumn, binary_labels, features_of, read_columns
+from apod.data.columns import Labels, TableColumn, features_of, read_columns, table_labels
 from apod.data.contents import Content, named_pictures, picture_cells, text_cells
 from apod.data.dataset import UNKNOWN, Dataset, Grouping, IntArray, Task, is_number
 from apod.data.files import read_table, table_name
@@ -349,7 +349,7 @@ def _row(bad: Any) -> str:
 
 def read_labels(name: str, column: pd.Series[Any], positive: str | None) -> Labels:
     """The labels of a file's column; text that spells numbers is numbers."""
-    return binary_labels(f"Label column {name!r}", label_cells(name, column), positive)
+    return table_labels(f"Label column {name!r}", label_cells(name, column), positive)
 
 
 def label_cells(name: str, column: pd.Series[Any]) -> pd.Series[Any]:

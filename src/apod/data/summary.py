@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
-from apod.data.columns import TableColumn, read_columns
+from apod.data.columns import Labels, TableColumn, read_columns
 from apod.data.dataset import UNKNOWN
 from apod.data.own import Understood
 
@@ -32,10 +34,11 @@ class LabelSummary:
     """What is to be predicted."""
 
     column: str
-    negative: str
-    positive: str
-    positives: int
-    base_rate: float
+    negative: str | None  # None, as the next three, where there are more than two labels
+    positive: str | None
+    positives: int | None
+    base_rate: float | None
+    labels: Mapping[str, int] | None = None  # of more than two labels, how many people have each
 
 
 @dataclass(frozen=True)
@@ -44,8 +47,9 @@ class GroupSummary:
 
     name: str
     people: int
-    positives: int | None  # None where the label cannot be read
+    positives: int | None  # None where the label cannot be read, or there are more than two
     base_rate: float | None
+    labels: Mapping[str, int] | None = None  # of more than two labels, how many people have each
 
 
 @dataclass(frozen=True)
@@ -122,8 +126,16 @@ def _label(found: Understood) -> LabelSummary | None:
     labels = found.labels
     if labels is None or found.said.label is None:
         return None
-    positives = int(labels.codes.sum())
-    return LabelSummary(found.said.label, *labels.names, positives, positives / len(labels.codes))
+    if len(labels.names) > 2:
+        people = _by_label(labels, np.ones(len(labels.codes), dtype=np.bool_))
+        return LabelSummary(found.said.label, None, None, None, None, people)
+    positives, (negative, positive) = int(labels.codes.sum()), labels.names
+    return LabelSummary(found.said.label, negative, positive, positives, positives / len(labels.codes))
+
+
+def _by_label(labels: Labels, inside: npt.NDArray[np.bool_]) -> dict[str, int]:
+    counts = np.bincount(labels.codes[inside], minlength=len(labels.names)).tolist()
+    return dict(zip(labels.names, counts, strict=True))
 
 
 def _groups(found: Understood, recorded: bool) -> tuple[GroupSummary, ...]:
@@ -133,6 +145,9 @@ def _groups(found: Understood, recorded: bool) -> tuple[GroupSummary, ...]:
     for code, name in enumerate(found.group_names):
         mine = found.groups == code
         people = int(mine.sum())
+        if found.labels is not None and len(found.labels.names) > 2:
+            summaries.append(GroupSummary(name, people, None, None, _by_label(found.labels, mine)))
+            continue
         positives = None if found.labels is None else int(np.sum(found.labels.codes[mine]))
         rate = positives / people if positives is not None and people else None
         summaries.append(GroupSummary(name, people, positives, rate))

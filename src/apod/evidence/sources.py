@@ -48,6 +48,13 @@ class Stated:
     decided_by: str = NOT_STATED
 
 
+def two_labels(names: Sequence[str]) -> tuple[str, str]:
+    """The names of two labels; InputError where there are more."""
+    if len(names) != 2:
+        raise InputError(f"Evidence speaks of two labels, and this result has {len(names)}: use its result.json.")
+    return names[0], names[1]
+
+
 def _refuse_weights(column: str | None) -> None:
     if column is not None:
         raise InputError(
@@ -60,6 +67,7 @@ def evidence_of_run(result: Unchecked, stated: Stated, files: Mapping[str, str])
     """From result.json; `files` are the hashes of the run's files by name."""
     if "vanilla" not in result:
         raise InputError("This run has not ended yet: finish it with --resume, then write its evidence.")
+    two_labels(result["label_names"])
     if "joint_counts" not in result:
         raise InputError("This result was written before evidence could be: run again with this version.")
     _refuse_weights(result["data"].get("weight"))
@@ -88,7 +96,7 @@ def evidence_of_run(result: Unchecked, stated: Stated, files: Mapping[str, str])
         dataset=result["dataset"],
         rows=result["data"]["rows"],
         part=f"the test part, {result['n_test']} people, which decided nothing",
-        label_names=tuple(result["label_names"]),
+        label_names=two_labels(result["label_names"]),
         base_rate=result["data"]["base_rate"],
         features=tuple(result["data"]["features"]),
         model=result["model"]["name"] if result["model"] else f"heads on a body ({result['settings']['body']})",
@@ -156,7 +164,7 @@ def evidence_of_audit(facts: Unchecked, stated: Stated, files: Mapping[str, str]
         dataset=described["file"],
         rows=described["rows"],
         part=f"everybody in the table, {facts['people']} people",
-        label_names=tuple(described["label_names"]),
+        label_names=two_labels(described["label_names"]),
         base_rate=described["base_rate"],
         features=tuple(described["features"]),
         model=f"any model, known by its decisions: {', '.join(facts['predictions'])}",

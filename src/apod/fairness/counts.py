@@ -23,7 +23,7 @@ class GroupCounts:
     UNKNOWN (-1) reaches, holds the rows without a known group.
     """
 
-    cells: Counts  # (..., g + 1, 2, 2)
+    cells: Counts  # (..., g + 1, K, K); K labels, mostly two
     squares: Counts | None = None  # the same of squared weights, where rows are weighted
     rows: Counts | None = None  # and of the rows themselves
 
@@ -37,6 +37,11 @@ class GroupCounts:
     def n_groups(self) -> int:
         """Number of groups, UNKNOWN not among them."""
         return int(self.cells.shape[-3]) - 1
+
+    @property
+    def classes(self) -> int:
+        """Number of labels."""
+        return int(self.cells.shape[-1])
 
     @property
     def tp(self) -> Counts:
@@ -61,7 +66,7 @@ class GroupCounts:
     @property
     def n(self) -> Counts:
         """Rows per group: (..., g)."""
-        return self.tp + self.fp + self.tn + self.fn
+        return np.asarray(self.cells[..., :-1, :, :].sum((-2, -1)))
 
     @property
     def excluded(self) -> Counts:
@@ -70,17 +75,22 @@ class GroupCounts:
 
     @property
     def overall(self) -> Counts:
-        """Label x prediction over all rows, those without a known group among them: (..., 2, 2)."""
+        """Label x prediction over all rows, those without a known group among them: (..., K, K)."""
         return np.asarray(self.cells.sum(-3))
 
 
 def weighted_counts(
-    y_true: npt.ArrayLike, y_pred: npt.ArrayLike, groups: npt.ArrayLike, n_groups: int, weights: Weights
+    y_true: npt.ArrayLike,
+    y_pred: npt.ArrayLike,
+    groups: npt.ArrayLike,
+    n_groups: int,
+    weights: Weights,
+    classes: int = 2,
 ) -> GroupCounts:
     """As `group_counts`, of rows that stand for so many people each, (n,); all alike without weights."""
     if weights is None:
-        return group_counts(y_true, y_pred, groups, n_groups)
-    rows, (first, labels) = group_counts(y_true, y_pred, groups, n_groups).cells, np.asarray([groups, y_true])
+        return group_counts(y_true, y_pred, groups, n_groups, classes)
+    rows, (first, labels) = group_counts(y_true, y_pred, groups, n_groups, classes).cells, np.asarray([groups, y_true])
     predicted, size = np.asarray(y_pred), rows.shape[-1]
     found = np.zeros((2, *rows.shape))
     for index in np.ndindex(predicted.shape[:-1]):
@@ -91,13 +101,16 @@ def weighted_counts(
     return GroupCounts(found[0], found[1], rows)
 
 
-def group_counts(y_true: npt.ArrayLike, y_pred: npt.ArrayLike, groups: npt.ArrayLike, n_groups: int) -> GroupCounts:
+def group_counts(
+    y_true: npt.ArrayLike, y_pred: npt.ArrayLike, groups: npt.ArrayLike, n_groups: int, classes: int = 2
+) -> GroupCounts:
     """Count rows by group, label and prediction.
 
-    y_true (n,) 0/1 · y_pred (..., n) 0/1 · groups (n,) or (..., n), codes below n_groups or UNKNOWN (-1).
+    y_true (n,) 0/1 · y_pred (..., n) 0/1 · groups (n,) or (..., n), codes below n_groups or UNKNOWN (-1) · classes:
+    how many labels there are; of more than two, codes from 0 on.
     The leading axes of y_pred and groups broadcast: rounds x heads against one proxy per head, say.
     """
-    labels, predicted = binary("y_true", y_true), binary("y_pred", y_pred)
+    labels, predicted = coded("y_true", y_true, classes), coded("y_pred", y_pred, classes)
     codes = group_codes(groups, n_groups)
     n = labels.size
     if labels.ndim != 1 or predicted.shape[-1:] != (n,) or codes.shape[-1:] != (n,):
@@ -105,14 +118,14 @@ def group_counts(y_true: npt.ArrayLike, y_pred: npt.ArrayLike, groups: npt.Array
             f"y_true has shape {labels.shape}, y_pred {predicted.shape}, groups {codes.shape}: "
             "the last axis of each is the rows and must be equally long."
         )
-    base = ((codes + 1) * 2 + labels) * 2  # (..., n) UNKNOWN comes first here
+    base = ((codes + 1) * classes + labels) * classes  # (..., n) UNKNOWN comes first here
     batch = np.broadcast_shapes(predicted.shape[:-1], codes.shape[:-1])
     predicted, base = np.broadcast_to(predicted, (*batch, n)), np.broadcast_to(base, (*batch, n))
-    size = (n_groups + 1) * 4
+    size = (n_groups + 1) * classes**2
     cells = np.empty((*batch, size), np.int64)
     for index in np.ndindex(batch):  # a row's codes stay in cache; one bincount of everything is no faster
         cells[index] = np.bincount(base[index] + predicted[index], minlength=size)
-    return GroupCounts(np.roll(cells.reshape(*batch, n_groups + 1, 2, 2), -1, axis=-3))
+    return GroupCounts(np.roll(cells.reshape(*batch, n_groups + 1, classes, classes), -1, axis=-3))
 
 
 class JointCounts(TypedDict):
@@ -128,12 +141,26 @@ def joint_counts(
     after: npt.NDArray[Any],
     groups: npt.NDArray[Any],
     group_names: Sequence[str],
+    classes: int = 2,
 ) -> JointCounts:
     """People by label and two decisions, nested lists [label][before][after]: per group, and of those without one."""
-    code = ((groups + 1) * 2 + y_true) * 4 + 2 * before + after
-    count = len(group_names) + 1
-    unknown, *known = np.bincount(code, minlength=8 * count).reshape(count, 2, 2, 2).tolist()
+    code = ((groups + 1) * classes + y_true) * classes**2 + classes * before + after
+    shape = (len(group_names) + 1, classes, classes, classes)
+    unknown, *known = np.bincount(code, minlength=int(np.prod(shape))).reshape(shape).tolist()
     return {"groups": dict(zip(group_names, known, strict=True)), "unknown": unknown}
+
+
+def soft_class_counts(
+    y_true: npt.ArrayLike, y_pred: npt.ArrayLike, p_group: npt.ArrayLike, classes: int
+) -> GroupCounts:
+    """Expected counts of any number of labels, coded from 0 on: y_true, y_pred (n,) · p_group (n, g), rows sum to 1."""
+    labels, predicted = coded("y_true", y_true, classes), coded("y_pred", y_pred, classes)
+    member = np.asarray(p_group, np.float64)
+    member = np.concatenate([member, 1 - member.sum(-1, keepdims=True)], axis=1)  # (n, g + 1)
+    cells = np.zeros((member.shape[1], classes * classes))
+    for group in range(member.shape[1]):
+        cells[group] = np.bincount(labels * classes + predicted, member[:, group], minlength=classes * classes)
+    return GroupCounts(cells.reshape(-1, classes, classes).clip(min=0))
 
 
 def soft_group_counts(y_true: npt.ArrayLike, y_pred: npt.ArrayLike, p_group: npt.ArrayLike) -> GroupCounts:
@@ -180,6 +207,16 @@ def checked_weights(name: str, weights: Any, n: int) -> npt.NDArray[np.float64] 
 def effective_number(weights: npt.NDArray[np.float64]) -> float:
     """How many equally weighted people would tell as much (Kish)."""
     return float(weights.sum() ** 2 / (weights**2).sum()) if weights.any() else 0.0
+
+
+def coded(name: str, values: npt.ArrayLike, classes: int) -> npt.NDArray[Any]:
+    """The values as integers or booleans; an error unless each is a code of so many classes."""
+    if classes == 2:
+        return binary(name, values)
+    array = np.asarray(values)
+    if array.dtype.kind not in "iu" or (array.size and (array.min() < 0 or array.max() >= classes)):
+        raise InputError(f"{name} has values other than 0 to {classes - 1}: encode the {classes} classes so.")
+    return array
 
 
 def binary(name: str, values: npt.ArrayLike) -> npt.NDArray[Any]:

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NotRequired, TypedDict
 
@@ -25,6 +25,7 @@ from apod.fairness.counts import (
     group_counts,
     soft_group_counts,
 )
+from apod.fairness.many_labels import LABEL_RATES, LabelRates, LabelRatesJson, Metric, label_rates, label_table
 from apod.fairness.notions import (
     EQUALIZED_ODDS,
     MEASURED,
@@ -75,10 +76,11 @@ class RatesJson(TypedDict):
 
 
 class GroupRatesJson(RatesJson):
-    """A group's rates in JSON, and what they rest on."""
+    """A group's rates in JSON, and what they rest on. With more than two labels the rates are by label."""
 
     n: int
     n_positive: int
+    labels: NotRequired[dict[str, LabelRatesJson]]
 
 
 class MetricsJson(TypedDict):
@@ -100,8 +102,6 @@ class MetricsJson(TypedDict):
 class UndefinedRateWarning(UserWarning):
     """A metric is NaN because a group it compares has no rows to be measured on."""
 
-
-Metric = Callable[[GroupCounts], FloatArray]
 
 RATES: Mapping[RateName, Notion] = MappingProxyType(
     {
@@ -132,13 +132,13 @@ _tpr, _fpr = _per_group("tpr"), _per_group("fpr")
 
 def _accuracy(counts: GroupCounts) -> FloatArray:
     cells = counts.overall
-    return ratio(cells[..., 0, 0] + cells[..., 1, 1], cells.sum((-2, -1)))
+    return ratio(np.trace(cells, axis1=-2, axis2=-1), cells.sum((-2, -1)))
 
 
 def _balanced_accuracy(counts: GroupCounts) -> FloatArray:
     cells = counts.overall
-    recall = [ratio(cells[..., y, y], cells[..., y, :].sum(-1)) for y in (0, 1)]
-    return (recall[0] + recall[1]) / 2
+    recall = [ratio(cells[..., y, y], cells[..., y, :].sum(-1)) for y in range(counts.classes)]
+    return np.asarray(sum(recall) / counts.classes)
 
 
 def _eop(counts: GroupCounts) -> FloatArray:
@@ -158,6 +158,9 @@ def metric_table(notion: Notion = EQUALIZED_ODDS) -> Mapping[str, Metric]:
 
     `gap` is that of the notion; whatever the notion, the others are what their names say.
     """
+    if notion.classes > 2:
+        own = {"accuracy": _accuracy, "balanced_accuracy": _balanced_accuracy, **label_table(notion)}
+        return MappingProxyType(own)
     return MappingProxyType(
         {
             "accuracy": _accuracy,
@@ -230,18 +233,19 @@ def fairness_score(
 
 @dataclass(frozen=True)
 class GroupRates:
-    """One group's rates and what they rest on."""
+    """One group's rates and what they rest on. With more than two labels they are NaN, and stand by label."""
 
     tpr: float
     fpr: float
     selection_rate: float
     precision: float
     n: int
-    n_positive: int
+    n_positive: int  # 0 with more than two labels, none of which is the positive one
+    labels: Mapping[str, LabelRates] = field(default_factory=dict)
 
     def to_dict(self) -> GroupRatesJson:
         """Ready for JSON: undefined is None."""
-        return {
+        found: GroupRatesJson = {
             "tpr": number(self.tpr),
             "fpr": number(self.fpr),
             "selection_rate": number(self.selection_rate),
@@ -249,6 +253,9 @@ class GroupRates:
             "n": self.n,
             "n_positive": self.n_positive,
         }
+        if self.labels:
+            found["labels"] = {name: rates.to_dict() for name, rates in self.labels.items()}
+        return found
 
 
 @dataclass(frozen=True)
@@ -269,9 +276,18 @@ class Metrics:
 
     @classmethod
     def from_counts(
-        cls, counts: GroupCounts, group_names: Sequence[str], notion: Notion = EQUALIZED_ODDS, *, warn: bool = True
+        cls,
+        counts: GroupCounts,
+        group_names: Sequence[str],
+        notion: Notion = EQUALIZED_ODDS,
+        *,
+        warn: bool = True,
+        label_names: Sequence[str] | None = None,
     ) -> Metrics:
-        """The metrics of one classifier; one warning if any is undefined, unless told not to."""
+        """The metrics of one classifier; one warning if any is undefined, unless told not to.
+
+        `label_names` of more than two labels; their codes unless given.
+        """
         if counts.cells.ndim != 3 or len(group_names) != counts.n_groups:
             raise InputError(
                 f"counts of shape {counts.cells.shape} for {len(group_names)} group names: "
@@ -279,7 +295,9 @@ class Metrics:
             )
         values = {name: metric(counts) for name, metric in metric_table(notion).items()}
         people = counts if counts.rows is None else GroupCounts(counts.rows)  # rows, whatever they weigh
-        n, n_positive = people.n, people.tp + people.fn
+        n, many = people.n, counts.classes > 2
+        n_positive = np.zeros(counts.n_groups) if many else people.tp + people.fn
+        labels = list(label_names or map(str, range(counts.classes))) if many else []
         groups = {
             group: GroupRates(
                 tpr=float(values["tpr"][a]),
@@ -288,10 +306,12 @@ class Metrics:
                 precision=float(values["precision"][a]),
                 n=round(float(n[a])),  # expected counts, from soft membership, are not whole
                 n_positive=round(float(n_positive[a])),
+                labels={label: label_rates(values, counts, y, a) for y, label in enumerate(labels)},
             )
             for a, group in enumerate(group_names)
         }
-        numbers = {name: float(value) for name, value in values.items() if name not in RATES}
+        grouped = (*RATES, *LABEL_RATES.values())
+        numbers = {name: float(value) for name, value in values.items() if name not in grouped}
         metrics = cls(**numbers, groups=groups, excluded=round(float(people.excluded)))
         if warn and metrics.undefined:
             _warn_undefined(metrics.undefined)
@@ -301,7 +321,10 @@ class Metrics:
     def undefined(self) -> tuple[str, ...]:
         """Names of the metrics that are NaN though they should be numbers, or are NaN for some group."""
         alone = [name for name in METRICS if name not in (*RATES, *BESIDE) and math.isnan(getattr(self, name))]
-        grouped = [name for name in SHOWN_RATES if any(math.isnan(getattr(g, name)) for g in self.groups.values())]
+        rates = [rate for group in self.groups.values() for rate in (group.labels.values() or [group])]
+        grouped = [name for name in SHOWN_RATES if any(math.isnan(getattr(rate, name)) for rate in rates)]
+        if any(group.labels for group in self.groups.values()):  # no positive label
+            alone = [name for name in alone if name not in ("eop", "delta_eo")]
         return tuple(name for name in alone + grouped if name != "delta_eo" or len(self.groups) == 2)
 
     def to_dict(self) -> MetricsJson:
@@ -331,7 +354,7 @@ def evaluate(
     warn: bool = True,
 ) -> Metrics:
     """Accuracy and fairness of predictions (n,) on rows whose group may be UNKNOWN (-1)."""
-    counts = group_counts(y_true, y_pred, groups, len(group_names))
+    counts = group_counts(y_true, y_pred, groups, len(group_names), notion.classes)
     metrics = Metrics.from_counts(counts, group_names, notion, warn=False)
     if warn and metrics.undefined:
         _warn_undefined(metrics.undefined)

@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from apod.errors import UnknownName
 from apod.fairness.counts import GroupCounts
+from apod.fairness.words import MORE_LABELS, Words
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -29,21 +30,6 @@ RateName = Literal["tpr", "fpr", "selection_rate", "precision"]
 """The rates that are shown per group."""
 Among = Literal["labels", "decisions"]
 """Whether people are compared who have the same label, or who got the same decision."""
-
-
-@dataclass(frozen=True)
-class Words:
-    """How people read of a notion."""
-
-    title: str
-    gap: str  # the formula, for two groups and two labels
-    two: str  # the formula in words, for two groups
-    many: str  # and for more
-    fair: str  # what holds where the gap is 0
-
-    def explain(self, n_groups: int) -> str:
-        """What the gap is, in a sentence or two."""
-        return f"{self.two if n_groups == 2 else self.many}, in percentage points. 0 = {self.fair}."
 
 
 class Notion(Protocol):
@@ -98,8 +84,15 @@ class Notion(Protocol):
 class _RateParity:
     """What all notions here share. With two labels the decision 1 is counted, with more every decision."""
 
+    name: ClassVar[str]
+    two_labels: ClassVar[Words]
     classes: int = 2
     among: ClassVar[Among] = "labels"
+
+    @property
+    def words(self) -> Words:
+        """As people read it."""
+        return self.two_labels if self.classes == 2 else MORE_LABELS[self.name]
 
     def gap(self, rates: FloatArray, *, skip_undefined: bool = False) -> FloatArray:
         """The sum of highest minus lowest rate; half of it where every decision is counted: one's loss is another's
@@ -122,7 +115,7 @@ class EqualizedOdds(_RateParity):
     """Within every label, all groups get every decision equally often."""
 
     name: ClassVar[str] = "equalized_odds"
-    words: ClassVar[Words] = Words(
+    two_labels: ClassVar[Words] = Words(
         "equalized odds",
         "|dTPR| + |dFPR|",
         "Difference of the groups' TPR plus difference of their FPR, both without sign",
@@ -145,7 +138,7 @@ class TruePositiveRateParity(_RateParity):
     """The positives of all groups are recognised equally often; with more labels, the people of every label."""
 
     name: ClassVar[str] = "true_positive_rate_parity"
-    words: ClassVar[Words] = Words(
+    two_labels: ClassVar[Words] = Words(
         "true positive rate parity",
         "|dTPR|",
         "Difference of the groups' TPR, without sign",
@@ -168,7 +161,7 @@ class FalsePositiveRateParity(_RateParity):
     """The negatives of all groups are called positive equally often; with more labels, called what they are not."""
 
     name: ClassVar[str] = "false_positive_rate_parity"
-    words: ClassVar[Words] = Words(
+    two_labels: ClassVar[Words] = Words(
         "false positive rate parity",
         "|dFPR|",
         "Difference of the groups' FPR, without sign",
@@ -196,7 +189,7 @@ class DemographicParity(_RateParity):
     """All groups get every decision equally often, whatever the true labels."""
 
     name: ClassVar[str] = "demographic_parity"
-    words: ClassVar[Words] = Words(
+    two_labels: ClassVar[Words] = Words(
         "demographic parity",
         "|d selection rate|",
         "Difference of the groups' selection rates, without sign",
@@ -219,7 +212,7 @@ class SelectionRateRatio(DemographicParity):
     """The lowest selection rate over the highest is 1. Measured; equalised as demographic parity."""
 
     name: ClassVar[str] = "selection_rate_ratio"
-    words: ClassVar[Words] = Words(
+    two_labels: ClassVar[Words] = Words(
         "selection-rate ratio",
         "1 - lowest / highest selection rate",
         "1 minus the ratio of the groups' selection rates, the lower over the higher",
@@ -243,7 +236,7 @@ class PredictiveParity(_RateParity):
 
     name: ClassVar[str] = "predictive_parity"
     among: ClassVar[Among] = "decisions"
-    words: ClassVar[Words] = Words(
+    two_labels: ClassVar[Words] = Words(
         "predictive parity",
         "|d precision|",
         "Difference of the groups' precision, without sign",

@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from apod.errors import InputError
-from apod.fairness.counts import Counts, GroupCounts, Weights, binary, group_codes, group_counts, weighted_counts
-from apod.fairness.metrics import FloatArray, Metric, metric_table
+from apod.fairness.counts import Counts, GroupCounts, Weights, coded, group_codes, group_counts, weighted_counts
+from apod.fairness.many_labels import Metric
+from apod.fairness.metrics import FloatArray, metric_table
 from apod.fairness.notions import EQUALIZED_ODDS, Notion
 
 
@@ -62,15 +63,16 @@ def paired_bootstrap(
     before (n,), after (..., n), groups (n,). The joint cells group x label x before x after are drawn: both
     err on much the same rows, which two separate intervals would ignore.
     """
-    codes, first = group_codes(groups, n_groups), binary("before", before)
+    size = notion.classes
+    codes, first = group_codes(groups, n_groups), coded("before", before, size)
     if codes.shape != first.shape:
         raise InputError(f"before has shape {first.shape} and groups {codes.shape}: pass one of each per row.")
-    slot = np.where(codes < 0, n_groups, codes) * 2 + first  # (n,) group and first prediction in one code
-    joint = group_counts(y_true, after, slot, 2 * (n_groups + 1)).cells[..., :-1, :, :]
-    joint = joint.reshape(*joint.shape[:-3], n_groups + 1, 2, 2, 2)  # (..., group, before, label, after)
+    slot = np.where(codes < 0, n_groups, codes) * size + first  # (n,) group and first prediction in one code
+    joint = group_counts(y_true, after, slot, size * (n_groups + 1), size).cells[..., :-1, :, :]
+    joint = joint.reshape(*joint.shape[:-3], n_groups + 1, size, size, size)  # (..., group, before, label, after)
     squares = None
     if weights is not None:
-        counted = weighted_counts(y_true, after, slot, 2 * (n_groups + 1), weights)
+        counted = weighted_counts(y_true, after, slot, size * (n_groups + 1), weights, size)
         joint, squares = (  # the same cells, in people and in squared weights
             part[..., :-1, :, :].reshape(joint.shape) for part in (counted.cells, counted.squares) if part is not None
         )

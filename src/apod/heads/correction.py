@@ -10,6 +10,13 @@ eta(x) = P(y = 1 | x), p_g(x) = P(group g | x) by f_a, c the cells that the noti
 A *direction* is t up to its length, *strength* is the length: at 0 the model decides as it always did. Along a
 direction everybody's decision changes once at most, so one number per person, the strength of the change, holds the
 whole path.
+
+Of K > 2 labels it is (Xian, Zhao 2024),
+
+    predict the k of the largest   P(k | x) - sum over cells c, groups g of  t_ckg b_cg(x)
+
+Each label's value is linear in the strength, so the largest is their upper envelope: who has left the model's decision
+never returns to it.
 """
 
 from __future__ import annotations
@@ -34,29 +41,33 @@ NEVER = np.inf
 class BiasScores:
     """How to make a person's bias scores: constants of the population that the correction was fitted on."""
 
-    cells: BoolArray  # (2, k) which labels a cell holds
+    cells: BoolArray  # (K, k) which labels a cell holds
     shares: Floats  # (k, G) q: a group's share of a cell
 
     def of(self, eta: Floats, members: Floats) -> Floats:
-        """(n, k, G) scores of people with P(y = 1) eta (n,) and group probabilities (n, G)."""
-        inside = np.stack([1 - eta, eta], axis=1) @ self.cells  # (n, k)
+        """(n, k, G) scores of people with P(y = 1) eta (n,), of more labels (n, K), and group probabilities (n, G)."""
+        inside = _label_probabilities(eta) @ self.cells  # (n, k)
         return np.asarray(inside[:, :, None] * members[:, None, :] / self.shares)
 
 
 def fit_bias_scores(
     notion: Notion, eta: Floats, members: Floats, least_share: float = 1e-3, weights: Floats | None = None
 ) -> BiasScores:
-    """The constants from the pool's P(y = 1), (n,), group probabilities (n, G), and weights (n,) of the people.
+    """The constants from the pool's P(y = 1), (n,), of more labels (n, K), group probabilities (n, G), and weights (n,)
+    of the people.
 
     A group with hardly any member in a cell counts as `least_share` of it: its scores stay finite.
     """
-    if notion.classes != 2:
-        raise InputError(f"A correction of {notion.classes} labels is not available: use a head on embeddings.")
-    cells = np.asarray(notion.cells(np.array([0, 1])))  # (2, k)
-    inside = np.stack([1 - eta, eta], axis=1) @ cells  # (n, k)
+    cells = np.asarray(notion.cells(np.arange(notion.classes)))  # (K, k)
+    inside = _label_probabilities(eta) @ cells  # (n, k)
     inside = inside if weights is None else inside * weights[:, None]
     shares = inside.T @ members / inside.sum(axis=0)[:, None]
     return BiasScores(cells, shares.clip(least_share))
+
+
+def _label_probabilities(eta: Floats) -> Floats:
+    """(n, K) of P(y = 1) of two labels, or of every label."""
+    return np.stack([1 - eta, eta], axis=1) if eta.ndim == 1 else eta
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +95,75 @@ class Correction:
         """(K, n) corrected decisions of people the model decided so (n,); at strength 0 they are the model's own."""
         own = np.atleast_1d(np.asarray(strengths, np.float64))[:, None]
         return np.asarray((decided == 1) ^ ((own > 0) & (self.changes_at(eta, members) <= own)))
+
+    def changed(self, decided: IntArray, eta: Floats, members: Floats, strength: float) -> BoolArray:
+        """(n,) whose decision differs from the model's."""
+        return np.asarray(self.changes_at(eta, members) <= strength)
+
+
+@dataclass(frozen=True, eq=False)
+class ClassCorrection:
+    """A direction of correction of more than two labels."""
+
+    scores: BiasScores
+    direction: Floats  # (k x e, G) t per unit of strength of every pair of a cell and an event; groups sum to zero
+    counted: IntArray  # (k, e) the decision that each of these counts
+
+    def push(self, eta: Floats, members: Floats) -> Floats:
+        """(n, K) how far one unit of strength lowers every label's value."""
+        scores = self.scores.of(eta, members)
+        return np.asarray(class_push(scores, self.direction[None], self.counted, eta.shape[1])[0])
+
+    def decisions(self, decided: IntArray, eta: Floats, members: Floats, strengths: npt.ArrayLike) -> IntArray:
+        """(K, n) corrected decisions of people the model decided so (n,); at strength 0 they are the model's own."""
+        own = np.atleast_1d(np.asarray(strengths, np.float64))
+        return path_decisions(decided, eta, self.push(eta, members), own)
+
+    def changed(self, decided: IntArray, eta: Floats, members: Floats, strength: float) -> BoolArray:
+        """(n,) whose decision differs from the model's."""
+        return np.asarray(self.decisions(decided, eta, members, strength)[0] != decided)
+
+    def probabilities(self, eta: Floats, members: Floats, strength: float) -> Floats:
+        """(n, K) corrected probabilities: the nearest ones to the labels' values, in their order."""
+        return onto_simplex(eta - strength * self.push(eta, members))
+
+
+AnyCorrection = Correction | ClassCorrection
+
+
+def class_push(scores: Floats, directions: Floats, counted: IntArray, classes: int) -> Floats:
+    """(A, n, K) how far one unit of strength lowers every label's value, by bias scores (n, k, G) and directions
+    (A, k x e, G)."""
+    k, events = counted.shape
+    by_cell = directions.reshape(len(directions), k, events, -1)
+    found = np.zeros((len(directions), len(scores), classes))
+    for cell in range(k):
+        moved = np.einsum("ng,aeg->ane", scores[:, cell], by_cell[:, cell])
+        for event in range(events):
+            found[:, :, counted[cell, event]] += moved[:, :, event]
+    return found
+
+
+def path_decisions(decided: IntArray, eta: Floats, push: Floats, strengths: Floats) -> IntArray:
+    """(R, n) decisions at these strengths, by the model's (n,), P(label) and pushes (n, K).
+
+    The model's own decision stays until another label's value is above its own.
+    """
+    rows = np.arange(len(decided))
+    found = np.empty((len(strengths), len(decided)), dtype=np.int64)
+    for place, strength in enumerate(strengths):
+        value = eta - strength * push
+        best = value.argmax(axis=1)
+        found[place] = np.where(value[rows, best] > value[rows, decided], best, decided) if strength > 0 else decided
+    return found
+
+
+def onto_simplex(values: Floats) -> Floats:
+    """(n, K) the nearest probabilities to these values: all lowered alike, and cut at 0."""
+    ordered = -np.sort(-values, axis=1)
+    above = (np.cumsum(ordered, axis=1) - 1) / np.arange(1, values.shape[1] + 1)
+    count = (ordered > above).sum(axis=1)
+    return np.asarray((values - above[np.arange(len(values)), count - 1][:, None]).clip(0))
 
 
 def change_strengths(margin: Floats, push: Floats) -> Floats:

@@ -18,8 +18,8 @@ from scipy.special import softmax
 
 from apod.data.encode import ReadAs
 from apod.errors import InputError
-from apod.fairness.notions import find_notion
-from apod.heads.correction import Correction
+from apod.fairness.many_labels import notion_for
+from apod.heads.correction import AnyCorrection, ClassCorrection
 from apod.method.attributes import FittedAttributes
 from apod.method.correction_choice import Limits
 from apod.method.correction_fit import STRENGTHS, FittedCorrection
@@ -81,7 +81,7 @@ class CorrectedModel:
 
     scored: ScoredModel
     groups: GuessedGroups | None
-    correction: Correction | None
+    correction: AnyCorrection | None
     strength: float = 0.0
 
     @property
@@ -110,10 +110,17 @@ class CorrectedModel:
         return self.correction.decisions(people.decisions, people.eta, members, own).astype(np.int64)
 
     def scores(self, people: Scored) -> Floats:
-        """(n,) scores of the model's own kind at the strength in use: above its threshold where the decision is 1."""
+        """(n,) scores of the model's own kind at the strength in use: above its threshold where the decision is 1.
+
+        Of more than two labels (n, K), the decision's the largest.
+        """
         if self.strength == 0 or self.correction is None or self.groups is None:
             return people.scores
         members = self.groups.members(people.inputs)
+        if isinstance(self.correction, ClassCorrection):
+            own = self.correction.probabilities(people.eta, members, self.strength)
+            decided = self.correction.decisions(people.decisions, people.eta, members, self.strength)[0]
+            return largest_at(self.scored.calibration.score(own), decided)
         lowered = people.eta - self.strength / 2 * self.correction.push(people.eta, members)
         scores = self.scored.calibration.score(lowered)
         decided = self.correction.decisions(people.decisions, people.eta, members, self.strength)[0]
@@ -121,10 +128,20 @@ class CorrectedModel:
         return np.where(decided, np.maximum(scores, np.nextafter(threshold, np.inf)), np.minimum(scores, threshold))
 
     def pushes(self, people: Scored) -> Floats:
-        """(n,) how far one unit of strength lowers a person's margin, 2 x (probability - cut)."""
+        """(n,) how far one unit of strength lowers a person's margin, 2 x (probability - cut); (n, K) a label's."""
         if self.correction is None or self.groups is None:
-            return np.zeros(len(people))
+            return np.zeros(people.eta.shape)
         return self.correction.push(people.eta, self.groups.members(people.inputs))
+
+
+def largest_at(scores: Floats, decided: IntArray) -> Floats:
+    """These scores (n, K), the decision's raised where rounding put another on a par with it."""
+    rows = np.arange(len(scores))
+    others = scores.copy()
+    others[rows, decided] = -np.inf
+    raised = scores.copy()
+    raised[rows, decided] = np.maximum(scores[rows, decided], np.nextafter(others.max(axis=1), np.inf))
+    return raised
 
 
 def corrected(scored: ScoredModel, fitted: FittedCorrection | None) -> CorrectedModel:
@@ -144,7 +161,7 @@ class ModelPool:
 
     scored: ScoredModel
     people: Scored  # the training part, scored out of fold where the model was fitted on it, then the others
-    labels: IntArray  # (n,) 0 or 1
+    labels: IntArray  # (n,) codes, 0 or 1 of two labels
     training: int  # so many come first: only these may be asked about
     reading: int | None = None  # so many say how f_a reads; None: all of these
     weights: Floats | None = None  # (n,) how many people each stands for, 1 on average; None: all alike
@@ -157,7 +174,7 @@ class ModelPool:
             self.people,
             self.labels,
             self.training,
-            notion=find_notion(settings.notion),
+            notion=notion_for(settings.notion, 2 if self.people.eta.ndim == 1 else self.people.eta.shape[1]),
             n_groups=n_groups,
             cut=self.scored.cut,
             limits=Limits.from_settings(settings),

@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from apod.fairness.many_labels import pair_gap
 from apod.fairness.notions import Notion
 from apod.method.settings import Settings
 
@@ -35,17 +36,22 @@ IntArray = npt.NDArray[np.int64]
 class Judged:
     """Those a correction is judged on: labels and the model's decisions; groups come as draws."""
 
-    labels: IntArray  # (n,) 0 or 1
-    decisions: IntArray  # (n,) 0 or 1
+    labels: IntArray  # (n,) codes, 0 or 1 of two labels
+    decisions: IntArray  # (n,) the same
     weights: Floats | None = None  # (n,) how many people each stands for, 1 on average; None: all alike
 
     def __len__(self) -> int:
         return len(self.labels)
 
+    def take(self, rows: IntArray | slice) -> Judged:
+        """These people."""
+        return Judged(self.labels[rows], self.decisions[rows], None if self.weights is None else self.weights[rows])
+
 
 @dataclass(frozen=True, eq=False)
 class Paths:
-    """Rates along A directions at R strengths, by D draws; cells k, groups G."""
+    """Rates along A directions at R strengths, by D draws; cells k, groups G. Of more than two labels, pairs of a cell
+    and a decision that is counted in it take the place of cells."""
 
     base: Floats  # (D, k, G) rates of the model
     up: Floats  # (A, R, D, k, G) share newly decided 1
@@ -99,13 +105,26 @@ def trace_paths(
         squares += inside @ flat**2
         base += (inside * people.decisions[rows].astype(flat.dtype)) @ flat
         moved += _placement(cells[rows], people.decisions[rows], band[:, rows], count) @ flat
+    return added_up(moved, base, total, squares, (len(band), count, k), versions)
+
+
+def added_up(
+    moved: Floats,
+    base: Floats,
+    total: Floats,
+    squares: Floats,
+    size: tuple[int, int, int],
+    versions: tuple[int, int],
+) -> Paths:
+    """The paths of sums (k, D x G) over people, and of sums of moves (2 x A x R x k, D x G); size: A, R and k."""
+    directions, count, k = size
     with np.errstate(divide="ignore", invalid="ignore"):  # 0/0: a group with nobody in a cell has no rate
-        steps = moved.reshape(2, len(band), count, k, width)
+        steps = moved.reshape(2, *size, -1)
         steps /= total
         rates, people_each = base / total, total**2 / squares
     for place in range(1, count):  # in the order of memory, which `cumsum` along this axis is not
         steps[:, :, place] += steps[:, :, place - 1]
-    along = steps.reshape(2, len(band), count, k, *versions).transpose(0, 1, 2, 4, 3, 5)
+    along = steps.reshape(2, directions, count, k, *versions).transpose(0, 1, 2, 4, 3, 5)
     split = (each.reshape(k, *versions).swapaxes(0, 1) for each in (rates, total, people_each))
     return Paths(next(split), along[0], along[1], *split)
 
@@ -238,13 +257,13 @@ def sampled_falls(notion: Notion, paths: Paths, noise: Floats) -> Iterator[tuple
     turn = np.arange(len(noise)) % draws
     own, change = sampling_roots(paths)
     base = paths.base[turn] + own * noise[:, 0]  # (S, k, G)
-    before, favoured = notion.gap(base[:, :, None]), np.sign(_differences(base))  # (S,), (S, k, G - 1)
+    before, favoured = pair_gap(notion, base), np.sign(_differences(base))  # (S,), (S, k, G - 1)
     for direction in range(len(paths.up)):
         moved = paths.up[direction] - paths.down[direction]  # (R, D, k, G)
         moved = moved if len(turn) == draws else moved[:, turn]  # (R, S, k, G)
         slope, rest = change[direction, :, :, None].swapaxes(0, 1)  # (R, 1, k, G) each
         rates = base + moved + slope * noise[:, 0] + rest * noise[:, 1]
-        fall = before - notion.gap(rates[..., None, :])  # (R, S)
+        fall = before - pair_gap(notion, rates)  # (R, S)
         apart = (favoured * _differences(rates) < -CLEARLY).reshape(*fall.shape, -1)
         turned = apart[..., 0]  # (R, S)
         for place in range(1, apart.shape[2]):  # few: many times as fast as a reduction

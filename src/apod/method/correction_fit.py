@@ -16,15 +16,19 @@ from scipy.special import softmax
 
 from apod.data.encode import EmbeddedBlock
 from apod.fairness.counts import effective_number
+from apod.fairness.many_labels import counted_decisions
 from apod.fairness.notions import Notion
 from apod.heads.correction import (
+    AnyCorrection,
     BiasScores,
+    ClassCorrection,
     Correction,
     change_strengths,
     fit_bias_scores,
     pairwise_directions,
     polar_directions,
 )
+from apod.method.class_paths import class_costs, class_directions, guessed, make_moves, trace_class_paths
 from apod.method.correction_choice import (
     Chosen,
     Costs,
@@ -45,6 +49,7 @@ from apod.method.group_knowledge import PlacedKnowledge, ToldShares, told_shares
 from apod.method.posterior import (
     DEFAULT_PRIOR,
     Block,
+    Blocks,
     Matrix,
     People,
     Posterior,
@@ -76,8 +81,8 @@ class Population:
     """Everybody a correction is fitted and judged on: the training part, scored out of fold, then validation."""
 
     people: People
-    eta: Floats  # (n,) calibrated P(y = 1)
-    cut: float  # the probability at which the model's decision changes
+    eta: Floats  # (n,) calibrated P(y = 1); (n, K) of more than two labels
+    cut: float  # the probability at which the model's decision changes; NaN of more than two labels
     reader: Reader
     columns: npt.NDArray[np.float32]  # (n, p + 5) what f_a reads
     training: int  # so many rows come first; only these may be asked about
@@ -132,7 +137,7 @@ def make_population(
     blocks: the columns of the inputs that are an embedding, for each.
     """
     told = None if knowledge is None else knowledge.factors
-    reader = fit_reader(take(people, slice(0, reading or training)), seed, told, blocks)
+    reader = fit_reader(take(people, slice(0, reading or training)), seed, told, blocks, notion.classes)
     columns = reader.columns(people).astype(np.float32)
     means = None if knowledge is None else knowledge.means(reader.centre, reader.ordinary_count, columns.shape[1])
     shares = None if knowledge is None else told_shares(knowledge, columns, people.labels)
@@ -145,7 +150,7 @@ class Frozen:
 
     weights: Floats  # (G - 1, p + 1) of the f_a that bias scores read
     scores: BiasScores
-    direction: Floats  # (k, G)
+    direction: Floats  # (k, G), of more than two labels (k x e, G)
     place: int  # on the grid of strengths
 
     @property
@@ -162,7 +167,7 @@ class FittedCorrection:
     posterior: Posterior
     weights: Floats  # (G - 1, p + 1) of the f_a that bias scores read
     scores: BiasScores
-    directions: Floats  # (A, k, G)
+    directions: Floats  # (A, k, G), of more than two labels (A, k x e, G)
     band: IntArray  # (A, n) where on each path a person's decision changes
     paths: Paths
     costs: Costs
@@ -170,9 +175,21 @@ class FittedCorrection:
     chosen: Chosen
 
     @property
-    def correction(self) -> Correction:
+    def correction(self) -> AnyCorrection:
         """The leading direction, applied or not."""
-        return Correction(self.scores, self.directions[self.chosen.direction], self.population.cut)
+        return self._correction(self.scores)
+
+    def _correction(self, scores: BiasScores) -> AnyCorrection:
+        direction, notion = self.directions[self.chosen.direction], self.population.notion
+        if notion.classes > 2:
+            return ClassCorrection(scores, direction, counted_decisions(notion))
+        return Correction(scores, direction, self.population.cut)
+
+    def decided(self) -> IntArray:
+        """(n,) decisions of the leading correction at its strength, applied or not."""
+        population, strength = self.population, float(STRENGTHS[self.chosen.strength])
+        own = population.people.decisions, population.eta, population.members(self.weights)
+        return np.asarray(self.correction.decisions(*own, strength)[0], dtype=np.int64)
 
     @property
     def verified_by(self) -> FittedCorrection:
@@ -183,6 +200,14 @@ class FittedCorrection:
     def strength(self) -> float:
         """The strength in use; 0 where the base model is kept."""
         return float(STRENGTHS[self.chosen.strength]) if self.chosen.applied else 0.0
+
+    def reached(self, rows: IntArray) -> IntArray:
+        """(m,) of these people, the place on the path from which on the leading correction decides as at its end."""
+        population, end = self.population, self.chosen.strength + 1
+        members = population.members(self.weights)[rows]
+        own = population.people.decisions[rows], population.eta[rows], members
+        along = np.asarray(self.correction.decisions(*own, STRENGTHS[:end]))
+        return np.asarray(end - (along[::-1] == along[-1]).cumprod(axis=0).sum(axis=0))
 
     def rates(self) -> Floats:
         """(D, k, G) rates of what is applied, by draws."""
@@ -247,15 +272,14 @@ class FittedCorrection:
         if not len(rows):
             return steady
         sampled = np.linspace(0, len(population) - 1, min(len(population), STEADINESS_ROWS)).astype(np.int64)
-        direction, eta = self.directions[self.chosen.direction], population.eta
+        eta, decisions = population.eta, population.people.decisions
         readable = population.columns[:, : p + 1].astype(np.float64)
         still = np.zeros(len(rows))
         for weights in self.posterior.weights[:, :, : p + 1]:
             every, own = (_softmax_members(readable[some] @ weights.T) for some in (sampled, rows))
             counted = None if population.weights is None else population.weights[sampled]
             scores = fit_bias_scores(population.notion, eta[sampled], every, weights=counted)
-            correction = Correction(scores, direction, population.cut)
-            still += correction.changes_at(eta[rows], own) <= self.strength
+            still += self._correction(scores).changed(decisions[rows], eta[rows], own, self.strength)
         steady[rows] = still / len(self.posterior.weights)
         return steady
 
@@ -279,7 +303,7 @@ def fit_correction(
     With `frozen` that correction is judged as it is, and applied where all answers together still support it.
     """
     rows, likelihood, posterior = sample_population(population, answers, seed, kept)
-    blocks = posterior.blocks(population.columns, rows, likelihood)
+    blocks = Blocks(posterior, population.columns, rows, likelihood)
     noise = generator(seed, "sampling of the judged", answers_key(rows, likelihood))
     return judge(population, posterior, blocks, limits, noise, frozen)
 
@@ -302,11 +326,16 @@ def judge(
     rng: np.random.Generator,
     frozen: Frozen | None = None,
 ) -> FittedCorrection:
-    """Bias scores at the posterior's mean, every direction and strength judged by these memberships, and the choice."""
+    """Bias scores at the posterior's mean, every direction and strength judged by these memberships, and the choice.
+
+    Of more than two labels the blocks are gone through twice.
+    """
     notion, eta = population.notion, population.eta
     weights = posterior.score_weights() if frozen is None else frozen.weights
     members = population.members(weights)
     scores = fit_bias_scores(notion, eta, members, weights=population.weights) if frozen is None else frozen.scores
+    if notion.classes > 2:
+        return _judge_classes(population, posterior, blocks, limits, rng, frozen, weights, members, scores)
     k, groups = scores.shares.shape
     directions = _directions(k, groups) if frozen is None else frozen.direction[None]
     own = scores.of(eta, members).reshape(len(eta), k * groups)
@@ -315,10 +344,41 @@ def judge(
     blocks = population.weighted(blocks)
     paths = trace_paths(notion, population.judged, band, len(STRENGTHS), posterior.versions, blocks)
     lost = costs(population.judged, band, len(STRENGTHS))
-    count = NOISE * -(-posterior.versions[0] // NOISE)
-    found = falls(notion, paths, common_noise(count, k, groups, rng))
+    found = falls(notion, paths, common_noise(_noise_count(posterior), k, groups, rng))
     chosen = choose(found, lost, limits) if frozen is None else keep(found, limits, frozen.place)
     return FittedCorrection(population, posterior, weights, scores, directions, band, paths, lost, found, chosen)
+
+
+def _noise_count(posterior: Posterior) -> int:
+    """A multiple of the draws."""
+    return NOISE * -(-posterior.versions[0] // NOISE)
+
+
+def _judge_classes(
+    population: Population,
+    posterior: Posterior,
+    blocks: Iterable[Block],
+    limits: Limits,
+    rng: np.random.Generator,
+    frozen: Frozen | None,
+    weights: Floats,
+    members: Floats,
+    scores: BiasScores,
+) -> FittedCorrection:
+    notion, eta, people = population.notion, population.eta, population.judged
+    own, versions = scores.of(eta, members), posterior.versions
+    if frozen is None:
+        known = guessed(notion, people, versions, population.weighted(blocks))
+        directions = class_directions(notion, people, eta, own, known, limits, rng)
+    else:
+        directions = frozen.direction[None]
+    moves = make_moves(people.decisions, eta, own, directions, notion, STRENGTHS)
+    paths = trace_class_paths(notion, people, moves, len(STRENGTHS), versions, population.weighted(blocks))
+    lost = class_costs(people, moves, len(STRENGTHS), notion.classes)
+    pairs, groups = paths.base.shape[1:]
+    found = falls(notion, paths, common_noise(_noise_count(posterior), pairs, groups, rng))
+    chosen = choose(found, lost, limits) if frozen is None else keep(found, limits, frozen.place)
+    return FittedCorrection(population, posterior, weights, scores, directions, moves.band, paths, lost, found, chosen)
 
 
 def _softmax_members(logits: Floats) -> Floats:

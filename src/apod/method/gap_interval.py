@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from apod.fairness.many_labels import counted_decisions, pair_gap
 from apod.fairness.notions import Notion
 
 Floats = npt.NDArray[np.float64]
@@ -43,11 +44,12 @@ def estimate_gap(notion: Notion, rates: Floats, people: Floats, rng: np.random.G
     NaN where a group is expected to have nobody in a cell.
     """
     noisy = part_rates(rates, people, rng)
-    gap = float(notion.gap(noisy[..., None, :]).mean())
+    gap = float(pair_gap(notion, noisy).mean())
     if not np.isfinite(gap):
         return GapEstimate(float("nan"), float("nan"), float("nan"))
     signed = signed_differences(noisy)
-    low, high = interval(notion, signed) if noisy.shape[2] > 2 else two_group_interval(signed)
+    many = noisy.shape[2] > 2 or notion.classes > 2
+    low, high = interval(notion, signed) if many else two_group_interval(signed)
     return GapEstimate(gap, low, high)
 
 
@@ -79,13 +81,13 @@ def two_group_interval(signed: Floats, level: float = LEVEL) -> tuple[float, flo
 
 
 def interval(notion: Notion, signed: Floats, level: float = LEVEL) -> tuple[float, float]:
-    """For any number of groups: the range of the gap over the `level` of the draws nearest their mean."""
+    """For any number of groups and labels: the range of the gap over the `level` of the draws nearest their mean."""
     mean, root, reach = _ellipse(signed, level)
     distance = np.linalg.norm(np.linalg.solve(root, (signed - mean).T), axis=0)
-    cells = notion.cells(np.array([0, 1])).shape[1]
+    cells = counted_decisions(notion).size
     near = signed[distance <= np.quantile(distance, level)].reshape(-1, cells, signed.shape[1] // cells)
     rates = np.concatenate([near, np.zeros_like(near[..., :1])], axis=2)  # differences are rates up to a constant
-    gaps = notion.gap(rates[:, :, None])
+    gaps = pair_gap(notion, rates)
     fair = np.linalg.norm(np.linalg.solve(root, mean)) <= reach
     return 0.0 if fair else float(gaps.min()), float(gaps.max())
 

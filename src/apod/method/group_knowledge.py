@@ -86,9 +86,9 @@ class GroupKnowledge:
 
     def contradicted(self, labels: IntArray, groups: IntArray, rates: Floats) -> str | None:
         """A line where answers and a share cannot both be right: labels and groups (n,) of the answers, and what share
-        of everybody has each label (2,)."""
+        of everybody has each label (K,)."""
         for share in self.shares:
-            parts = (0, 1) if share.label is None else (share.label,)
+            parts = range(len(rates)) if share.label is None else (share.label,)
             counts = [int((labels == part).sum()) for part in parts]
             if min(counts) < FEWEST_ANSWERS:
                 continue

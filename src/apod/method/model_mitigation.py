@@ -66,10 +66,10 @@ class ModelMitigation:
     ) -> None:
         """People: the training part, scored out of fold, then those who are judged on besides.
 
-        labels (n,) 0 or 1 · training: so many come first, and only these are asked about · cut: the calibrated
-        probability at which the model's decision changes · key: what tells this population's randomness from others' ·
-        blocks: the inputs' columns that are an embedding, for each · reading: the first so many say how f_a reads; all
-        who may be asked about by default · weights (n,): how many people each stands for.
+        labels (n,) codes, 0 or 1 of two · training: so many come first, and only these are asked about · cut: the
+        calibrated probability at which the model's decision changes · key: what tells this population's randomness from
+        others' · blocks: the inputs' columns that are an embedding, for each · reading: the first so many say how f_a
+        reads; all who may be asked about by default · weights (n,): how many people each stands for.
         """
         people = People(scored.inputs, labels, scored.decisions, scored.margins)
         self.population: Population = make_population(
@@ -236,7 +236,7 @@ class ModelMitigation:
         by, share = RANDOM_SHARES.get(self.selector, ("label", 1.0))
         people, first = self.population.people, slice(0, self.population.training)
         labels, decisions = people.labels[first], people.decisions[first]
-        strata = labels if by == "label" else 2 * labels + decisions
+        strata = labels if by == "label" else self.notion.classes * labels + decisions
         asking = Asking(self.population, strata, self.seed, share, self.answers[0].handed_in)
         known = self.likelihoods()
         for row in self.answers[0].rows:

@@ -28,6 +28,7 @@ from scipy.optimize import brentq
 from scipy.stats import binom, chi2, ncx2, norm
 
 from apod.errors import InputError
+from apod.fairness.many_labels import pair_events
 from apod.fairness.notions import Notion
 from apod.method.correction_choice import Limits, affordable
 from apod.method.correction_fit import FittedCorrection
@@ -80,12 +81,14 @@ class BudgetPlan:
     assumed: bool
     smallest_gap: float  # told from none with probability `POWER`
     needed: Mapping[str, int]  # gap -> answers that would tell it from none
+    labels: int = 2
 
     def words(self) -> list[str]:
         """Sentences for people."""
         how = "assumed; --group-share says another" if self.assumed else "as you say"
-        lines = [f"With a group of {self.share:.0%} ({how}) and {self.answers} random answers, half of each label:"]
-        if self.smallest_gap > MOST_GAP:
+        each = "half of each label" if self.labels == 2 else "as many of each label"
+        lines = [f"With a group of {self.share:.0%} ({how}) and {self.answers} random answers, {each}:"]
+        if self.smallest_gap > (MOST_GAP if self.labels == 2 else self.labels):
             lines.append("- no gap, however large, is told from none by the answers alone.")
         else:
             size = 100 * self.smallest_gap
@@ -121,7 +124,7 @@ def plan_budget(
     told = 0.5 if share is None else min(share, 1 - share)
     gap = smallest_gap(notion, labels, decisions, told, answers)
     needed = {f"{wanted:g}": math.ceil(answers * (gap / wanted) ** 2) for wanted in WANTED} if gap > 0 else {}
-    return BudgetPlan(answers, told, assumed, gap, needed)
+    return BudgetPlan(answers, told, assumed, gap, needed, notion.classes)
 
 
 def difference_variances(
@@ -132,11 +135,16 @@ def difference_variances(
     answers: int,
 ) -> Floats:
     """(k,) variance of the estimated difference of two groups' rates in every cell, where there is none."""
-    cells = np.asarray(notion.cells(labels)).astype(np.float64)  # (n, k)
-    labels_in = np.asarray(notion.cells(np.array([0, 1]))).sum(axis=0)  # (k,)
-    asked = labels_in * answers / 2  # every label gets the same number of answers
+    if notion.classes > 2:
+        inside, happened = pair_events(notion, labels, decisions)  # (n, k x e)
+        cells, events = inside.astype(np.float64), happened.sum(axis=0)
+    else:
+        cells = np.asarray(notion.cells(labels)).astype(np.float64)  # (n, k)
+        events = decisions @ cells
+    labels_in = np.asarray(notion.cells(np.arange(notion.classes))).sum(axis=0)  # (k,)
+    asked = np.repeat(labels_in, cells.shape[1] // len(labels_in)) * answers / notion.classes  # each label as many
     with np.errstate(divide="ignore", invalid="ignore"):
-        rate = (decisions @ cells) / cells.sum(axis=0)
+        rate = events / cells.sum(axis=0)
         return np.asarray((rate * (1 - rate)).clip(1e-6) / (asked * share * (1 - share)))
 
 

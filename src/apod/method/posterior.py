@@ -57,18 +57,20 @@ class Prior:
     trust: float = 0.5  # of the weights of probabilities that were told, around what they say
     exact_answers: int = MANY_ANSWERS  # up to so many answers draws are exact
 
-    def grid(self, ordinary: int, told: int = 0) -> tuple[Floats, Floats]:
+    def grid(self, ordinary: int, told: int = 0, classes: int = 2) -> tuple[Floats, Floats]:
         """(T, p + 5) variances of the weights at every width, and (T,) log probabilities of the widths.
 
-        The last `told` of the ordinary columns are probabilities that came with the table.
+        The last `told` of the ordinary columns are probabilities that came with the table. Of K labels there are
+        2 K + 1 columns besides: as many of the label as are free, and right or wrong of each.
         """
         variances, logs = [], []
         scales = ((1.0, 1 - self.narrow_share), (self.narrow, self.narrow_share))
         for width in self.widths:
             for scale, share in scales if self.narrow_share > 0 else scales[:1]:
-                targeted = scale * np.array([self.decision, self.both, self.margin])
+                decisions = [self.decision, self.both] if classes == 2 else [self.decision] * classes
+                targeted = scale * np.array([*decisions, self.margin])
                 read = [*np.full(ordinary - told, width), *np.full(told, self.trust**2)]
-                variances.append([*read, self.intercept**2, self.label**2, *targeted**2])
+                variances.append([*read, self.intercept**2, *[self.label**2] * (classes - 1), *targeted**2])
                 logs.append(-0.5 * (np.log(width / self.usual_width) / self.width_spread) ** 2 + np.log(share))
         return np.array(variances), np.array(logs)
 
@@ -81,9 +83,9 @@ class People:
     """What is known of people apart from their group."""
 
     inputs: Matrix  # (n, d) encoded
-    labels: IntArray  # (n,) 0 or 1
-    decisions: IntArray  # (n,) of the model, 0 or 1
-    margins: Floats  # (n,) calibrated log odds above the model's threshold
+    labels: IntArray  # (n,) codes, 0 or 1 of two labels
+    decisions: IntArray  # (n,) of the model, the same
+    margins: Floats  # (n,) calibrated log odds above the model's threshold, or of the decision against the next
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -100,6 +102,13 @@ class Reader:
     margin_means: Floats  # (2, 2) by label and decision
     margin_scale: float
     told: int = 0  # so many of the components, the last ones, are probabilities that came with the table
+    shares: Floats | None = None  # (K,) of more than two labels, whose `margin_means` are by label and right or wrong
+    rights: Floats | None = None  # (K,) how often the model is right about each of them
+
+    @property
+    def classes(self) -> int:
+        """How many labels there are."""
+        return 2 if self.shares is None else len(self.shares)
 
     @property
     def ordinary_count(self) -> int:
@@ -111,15 +120,28 @@ class Reader:
         return np.asarray((inputs - self.centre) @ self.components)
 
     def columns(self, people: People) -> Floats:
-        """(n, p + 5) ordinary columns, a one, and the targeted columns."""
+        """(n, p + 5) ordinary columns, a one, and the targeted columns; of K labels p + 2 K + 1."""
+        if self.shares is not None and self.rights is not None:
+            return self._class_columns(people, self.shares, self.rights)
         label, decision = people.labels - self.label_mean, people.decisions - self.decision_mean
         inside = (people.margins - self.margin_means[people.labels, people.decisions]) / self.margin_scale
         own = [np.ones(len(people)), label, decision, 2 * label * decision, inside]
         return np.column_stack([self.ordinary(people.inputs), *own])
 
+    def _class_columns(self, people: People, shares: Floats, rights: Floats) -> Floats:
+        hot = people.labels[:, None] == np.arange(len(shares))  # (n, K)
+        right = (people.labels == people.decisions).astype(np.int64)
+        inside = (people.margins - self.margin_means[people.labels, right]) / self.margin_scale
+        own = [np.ones(len(people)), (hot - shares)[:, :-1], hot * (right[:, None] - rights), inside]
+        return np.column_stack([self.ordinary(people.inputs), *own])
+
 
 def fit_reader(
-    people: People, seed: int, told: Mapping[int, float] | None = None, blocks: Sequence[EmbeddedBlock] = ()
+    people: People,
+    seed: int,
+    told: Mapping[int, float] | None = None,
+    blocks: Sequence[EmbeddedBlock] = (),
+    classes: int = 2,
 ) -> Reader:
     """Principal components of these people's inputs, and the means and scales of their targeted columns.
 
@@ -147,6 +169,8 @@ def fit_reader(
     components *= np.sign(components[np.abs(components).argmax(axis=0), np.arange(kept)])  # the same on every machine
     alone = np.zeros((len(scale), len(told)))
     alone[list(told), np.arange(len(told))] = list(told.values())
+    if classes > 2:
+        return _class_reader(centre, np.column_stack([components, alone]), people, len(told), classes)
     means = np.array([[_mean(people.margins[_cell(people, y, d)]) for d in (0, 1)] for y in (0, 1)])
     return Reader(
         centre,
@@ -159,12 +183,21 @@ def fit_reader(
     )
 
 
+def _class_reader(centre: Floats, components: Floats, people: People, told: int, classes: int) -> Reader:
+    right = people.labels == people.decisions
+    cells = [[(people.labels == label) & (right == was) for was in (False, True)] for label in range(classes)]
+    means = np.array([[_mean(people.margins[cell]) for cell in both] for both in cells])
+    rights = np.array([_mean(right[people.labels == label].astype(np.float64)) for label in range(classes)])
+    shares, scale = np.bincount(people.labels, minlength=classes) / len(people), max(people.margins.std(), 1e-9)
+    return Reader(centre, components, 0.0, 0.0, means, scale, told, shares, rights)
+
+
 @dataclass(frozen=True, eq=False)
 class Posterior:
     """Draws of f_a's weights, each group against the last one."""
 
     reader: Reader
-    weights: Floats  # (D, G - 1, p + 5)
+    weights: Floats  # (D, G - 1, p + 5), of K labels p + 2 K + 1
 
     @property
     def versions(self) -> tuple[int, int]:
@@ -221,6 +254,19 @@ class QuickPosterior(Posterior):
         return np.ascontiguousarray(odds.transpose(1, 2, 0))
 
 
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """Everybody's memberships block by block, as often as they are asked for."""
+
+    posterior: Posterior
+    columns: Matrix
+    rows: IntArray
+    likelihood: Floats
+
+    def __iter__(self) -> Iterator[Block]:
+        return self.posterior.blocks(self.columns, self.rows, self.likelihood)
+
+
 def memberships(reader: Reader, weights: Floats, inputs: Matrix) -> Floats:
     """(n, G) P(group | x) by `Posterior.score_weights`; needs no label."""
     return ordinary_memberships(reader.ordinary(inputs), weights)
@@ -252,9 +298,9 @@ def sample(
     """
     order = np.argsort(rows, kind="stable")
     columns = reader.columns(people)[order]
-    variances, logs = prior.grid(reader.ordinary_count, reader.told)
+    variances, logs = prior.grid(reader.ordinary_count, reader.told, reader.classes)
     rng = generator(seed, "posterior of f_a", answers_key(rows[order], likelihood[order]))
-    shifted = (reader.ordinary_count, reader.ordinary_count + 1)  # intercept and label
+    shifted = tuple(range(reader.ordinary_count, reader.ordinary_count + reader.classes))  # intercept and label
     design = Design(columns, variances, logs, means, told, shifted)
     if len(rows) > prior.exact_answers:
         return Posterior(reader, draw_normal_weights(design, likelihood[order], rng, CHAINS * kept))

@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit
 
+from apod.fairness.many_labels import pair_events
 from apod.method.correction_fit import Population, sample_population
 from apod.method.gap_interval import signed_differences
 from apod.method.posterior import Posterior, answers_key
@@ -362,8 +363,12 @@ class AskingAttributes(Asking):
 def gap_targets(population: Population, members: npt.NDArray[np.float32], rows: IntArray | slice) -> Floats:
     """(D, k x (G - 1)) the model's signed gaps by every draw, from these people's members (D, n, G) or (D, n)."""
     labels, decisions = population.people.labels[rows], population.people.decisions[rows]
-    cells = np.asarray(population.notion.cells(labels)).astype(np.float32)  # (n, k)
-    both = np.concatenate([cells, cells * decisions[:, None].astype(np.float32)], axis=1)
+    if population.notion.classes > 2:
+        cells, happened = (own.astype(np.float32) for own in pair_events(population.notion, labels, decisions))
+    else:
+        cells = np.asarray(population.notion.cells(labels)).astype(np.float32)  # (n, k)
+        happened = cells * decisions[:, None].astype(np.float32)
+    both = np.concatenate([cells, happened], axis=1)
     groups = [members] if members.ndim == 2 else [members[:, :, group] for group in range(members.shape[2])]
     sums = [(own @ both).astype(np.float64) for own in groups]  # (D, 2k) each
     if members.ndim == 2:

@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from apod.fairness.many_labels import pair_events
 from apod.method.correction_choice import Limits
 from apod.method.correction_fit import STRENGTHS, FittedCorrection, Frozen, Population, fit_correction
 from apod.method.outlook import Verdict
@@ -45,7 +46,7 @@ FAILED_TEST = "The base model is kept: the correction that the answers chose did
 class Tally:
     """Of the people a correction would newly decide one way: how many were asked about, and are those it is for."""
 
-    decision: int  # 0 or 1, what they would newly be decided
+    decision: int  # code of the label they would newly be decided
     groups: tuple[int, ...]  # the change is for these
     asked: int
     favourable: int
@@ -87,13 +88,15 @@ class Changes:
     favoured: BoolArray  # (m, G) the groups that a person's change is for
     chance: Floats  # (m,) their share of the cell, at its unfavourable limit
     weight: Floats  # (m,) how much a person moves the gap
-    upward: BoolArray  # (m,) newly decided 1
+    upward: BoolArray | IntArray  # (m,) newly decided 1; of more than two labels, what they are newly decided
     half: int  # the place on the grid by which half of all changes are made
 
 
 def leading_changes(fitted: FittedCorrection) -> Changes:
     """Of the leading correction, applied or not."""
     population, paths = fitted.population, fitted.paths
+    if population.notion.classes > 2:
+        return _class_changes(fitted)
     cells = np.asarray(population.notion.cells(population.people.labels))  # (n, k)
     band = fitted.band[fitted.chosen.direction]
     rows = np.flatnonzero((band <= fitted.chosen.strength) & cells.any(axis=1))
@@ -112,6 +115,30 @@ def leading_changes(fitted: FittedCorrection) -> Changes:
     chance = limits[upward.astype(np.int64), cell]
     half = int(np.median(band[rows])) if len(rows) else 0
     return Changes(rows, band[rows], favoured, chance, moves, upward, half)
+
+
+def _class_changes(fitted: FittedCorrection) -> Changes:
+    """Of more than two labels: a change counts in the pair, of a cell and a decision that is counted in it, where the
+    groups are farther apart, the one it leaves or the one it enters; none where nothing is counted."""
+    population, paths, decided = fitted.population, fitted.paths, fitted.decided()
+    notion, labels, own = population.notion, population.people.labels, population.people.decisions
+    rates = np.nanmean(paths.base, axis=0)  # (pairs, G)
+    changed = np.flatnonzero(decided != own)
+    left, entered = (pair_events(notion, labels[changed], one[changed])[1] for one in (own, decided))  # (m, pairs)
+    apart = np.where(left | entered, np.ptp(rates, axis=1), -1.0)  # (m, pairs)
+    pair, counts = apart.argmax(axis=1), (left | entered).any(axis=1)
+    rows, pair, upward = changed[counts], pair[counts], entered[np.arange(len(changed)), pair][counts]
+    below = rates < rates.mean(axis=1, keepdims=True)
+    favoured = np.where(upward[:, None], below[pair], ~below[pair])
+    share = paths.expected / paths.expected.sum(axis=2, keepdims=True)  # (D, pairs, G)
+    lower = (share * below).sum(axis=2)
+    limits = np.quantile(np.stack([1 - lower, lower]), LIMIT, axis=1)  # (2, pairs)
+    middle = lower.mean(axis=0).clip(1e-3, 1 - 1e-3)
+    everybody = pair_events(notion, labels, own)[0].sum(axis=0)
+    weight = 1 / (everybody * middle * (1 - middle))  # (pairs,)
+    chance, place = limits[upward.astype(np.int64), pair], fitted.reached(rows)
+    half = int(np.median(place)) if len(rows) else 0
+    return Changes(rows, place, favoured, chance, weight[pair], decided[rows], half)
 
 
 @dataclass(frozen=True, eq=False)

@@ -32,18 +32,21 @@ def _as_given(rows: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class EstimatorModel:
-    """A fitted classifier. Scores are P(positive label), or the decision function where it has no probabilities."""
+    """A fitted classifier. Scores are P(positive label), or the decision function where it has no probabilities.
+
+    Of more than two labels they are the probabilities, or the decision function, of each.
+    """
 
     estimator: Any
-    classes: npt.NDArray[Any]  # (2,) the positive label last
+    classes: npt.NDArray[Any]  # (2,) the positive label last; (K,) in ascending order
     threshold: float
     prepare: Callable[[Any], Any] = field(default=_as_given)
     probe: Any = None  # rows whose scores tell this model from another
     column: int = 1  # where the estimator has the positive label
 
     def margin(self, rows: Any) -> Floats:
-        """(n,) the estimator's own scores of the positive label."""
-        return score(self.estimator, self.prepare(rows), self.column)
+        """(n,) the estimator's own scores of the positive label; (n, K) of more than two."""
+        return score(self.estimator, self.prepare(rows), self.column, classes=len(self.classes))
 
     def embed(self, rows: Any) -> None:
         """Nothing: f_a reads the columns."""
@@ -81,16 +84,17 @@ def fit_estimator(
     weights: Floats | None = None,
 ) -> Fitted:
     """Mitigate this classifier: a FrozenEstimator or torch module as it is, any other cloned, fitted, scored out of
-    fold. `positive` is the label that counts as positive; None: the later of the two in order."""
+    fold. `positive` is the label that counts as positive of two; None: the later of them in order."""
     classes = np.unique(y)
-    if len(classes) != 2:
-        raise InputError(f"The labels have {len(classes)} different values: two are needed.")
+    if len(classes) < 2:
+        raise InputError("The labels have 1 different value: two at least are needed.")
     place = 1 if positive is None else int(np.flatnonzero(classes == positive)[0])
     name = name_of(estimator)
     if mute(estimator):
         raise InputError(f"{name} has neither predict_proba nor decision_function: wrap it in CalibratedClassifierCV.")
     cut = default_threshold(estimator) if threshold is None else threshold
-    probe, ordered = take(X, np.arange(min(PROBE_ROWS, rows_of(X)))), classes[[1 - place, place]]
+    probe = take(X, np.arange(min(PROBE_ROWS, rows_of(X))))
+    ordered = classes[[1 - place, place]] if len(classes) == 2 else classes
     if is_frozen(estimator):
         check_classes(estimator, classes)
         model = EstimatorModel(frozen(estimator), ordered, cut, probe=probe, column=place)
@@ -100,7 +104,14 @@ def fit_estimator(
     fitted = fit_weighted(_clone(estimator), X, y, weights)
     own = out_of_fold(estimator, X, y, seed, FOLDS, place, weights)
     model = EstimatorModel(fitted, ordered, cut, probe=probe, column=place)
-    return Fitted(model, own, True, name, {name: float(np.mean((own > cut) == (y == ordered[1])))})
+    return Fitted(model, own, True, name, {name: float(right(own, cut, np.searchsorted(classes, y), place).mean())})
+
+
+def right(scores: Floats, threshold: float, codes: IntArray, positive: int = 1) -> npt.NDArray[np.bool_]:
+    """(n,) whether scores (n,) or (n, K) decide for the labels that people have, codes into the classes."""
+    if scores.ndim == 2:
+        return np.asarray(scores.argmax(axis=1) == codes)
+    return np.asarray((scores > threshold) == (codes == positive))
 
 
 def fit_weighted(estimator: Any, X: Any, y: npt.NDArray[Any], weights: Floats | None) -> Any:
@@ -127,34 +138,38 @@ def out_of_fold(
     column: int = 1,
     weights: Floats | None = None,
 ) -> Floats:
-    """(n,) everybody's score by a clone fitted on the other folds; folds have equal shares of both labels."""
+    """(n,) everybody's score by a clone fitted on the other folds, (n, K) of more than two labels; folds have equal
+    shares of all labels."""
     from sklearn.model_selection import StratifiedKFold
 
-    smallest = int(np.unique(y, return_counts=True)[1].min())
+    values, counts = np.unique(y, return_counts=True)
+    smallest, classes = int(counts.min()), len(values)
     if smallest < 2:
-        raise InputError("One label has a single person in the training part: at least two of each are needed.")
-    scores = np.empty(len(y))
+        which = "One label" if classes == 2 else f"The label {values[counts.argmin()]!s}"
+        raise InputError(f"{which} has a single person in the training part: at least two of each are needed.")
+    scores = np.empty(len(y) if classes == 2 else (len(y), classes))
     for train, rest in StratifiedKFold(min(folds, smallest), shuffle=True, random_state=seed).split(y, y):
         own = None if weights is None else weights[train]
         fitted = fit_weighted(_clone(estimator), take(X, train), y[train], own)
-        scores[rest] = score(fitted, take(X, rest), column, rest)
+        scores[rest] = score(fitted, take(X, rest), column, rest, classes)
     return scores
 
 
-def score(estimator: Any, rows: Any, column: int = 1, names: IntArray | None = None) -> Floats:
+def score(estimator: Any, rows: Any, column: int = 1, names: IntArray | None = None, classes: int = 2) -> Floats:
     """(n,) P(second class) by `predict_proba`, else `decision_function`; of the first class where `column` is 0.
 
-    names (n,): what the rows are called in an error, their positions unless given.
+    names (n,): what the rows are called in an error, their positions unless given · (n, K) of more than two classes.
     """
     what, count = name_of(estimator), rows_of(rows)
     if gives_probabilities(estimator):
         found = np.asarray(on_rows(estimator, "predict_proba", rows, count, what, names))
-        if found.ndim != 2 or found.shape[1] != 2:
-            raise InputError(f"{what}.predict_proba has shape {found.shape}: two classes are needed.")
-        return checked_scores(found[:, column], count, what, names)
+        if found.ndim != 2 or found.shape[1] != classes:
+            many = "two" if classes == 2 else str(classes)
+            raise InputError(f"{what}.predict_proba has shape {found.shape}: {many} classes are needed.")
+        return checked_scores(found[:, column] if classes == 2 else found, count, what, names, classes)
     if hasattr(estimator, "decision_function"):
         found = np.asarray(on_rows(estimator, "decision_function", rows, count, what, names))
-        return checked_scores(found if column == 1 else -found, count, what, names)
+        return checked_scores(found if column == 1 or classes > 2 else -found, count, what, names, classes)
     raise InputError(f"{what} has neither predict_proba nor decision_function: wrap it in CalibratedClassifierCV.")
 
 

@@ -1,4 +1,4 @@
-"""What is mitigated: anything that scores people for a binary label; at its simplest, scores alone.
+"""What is mitigated: anything that scores people for a label; at its simplest, scores alone.
 
 The life of a model here. It is fitted on the training part or comes fitted (`Fitted`), together with the scores it
 gives to the training part: out of fold where it was fitted on those very people, so that they mean what scores of new
@@ -26,20 +26,21 @@ IntArray = npt.NDArray[np.int64]
 
 
 class Model(Protocol):
-    """A fitted model of a binary label.
+    """A fitted model of a label.
 
-    Invariants: `margin` is the model's own score of the second class, bit for bit, finite, the same for the same row
-    whoever else is in the batch; the model never changes; `fingerprint` differs where any score could.
+    Invariants: `margin` is the model's own score of the second class, of more than two classes of each, bit for bit,
+    finite, the same for the same row whoever else is in the batch; the model never changes; `fingerprint` differs where
+    any score could.
     """
 
     @property
     def classes(self) -> npt.NDArray[Any] | tuple[Any, ...]:
-        """The two labels, the positive one last."""
+        """The labels: of two the positive one last, of more in ascending order."""
         ...
 
     @property
     def threshold(self) -> float:
-        """The score above which the model predicts the positive label."""
+        """The score above which the model predicts the positive label; of more than two the highest score decides."""
         ...
 
     @property
@@ -53,7 +54,7 @@ class Model(Protocol):
         ...
 
     def margin(self, rows: Any) -> Floats:
-        """(n,) the model's own scores."""
+        """(n,) the model's own scores; (n, K) of more than two classes."""
         ...
 
     def embed(self, rows: Any) -> Floats | None:
@@ -66,18 +67,22 @@ class Fitted:
     """A model and what it says of the people it was fitted on."""
 
     model: Model
-    training_scores: Floats  # (n,) out of fold where the model was fitted on these rows
+    training_scores: Floats  # (n,) or (n, K), out of fold where the model was fitted on these rows
     refitted: bool  # False: the model came fitted, and nobody knows whether these rows were among its own
     name: str  # in words, e.g. "histogram gradient boosting"
     accuracies: dict[str, float]  # cross-validated, by candidate; empty where there was no choice
 
 
-def checked_scores(scores: npt.ArrayLike, rows: int, what: str, names: IntArray | None = None) -> Floats:
-    """(n,) finite scores, or an InputError that names the first row at fault: its position, or its entry in `names`."""
+def checked_scores(
+    scores: npt.ArrayLike, rows: int, what: str, names: IntArray | None = None, classes: int = 2
+) -> Floats:
+    """(n,) finite scores, (n, K) of K > 2 classes, or an InputError that names the first row at fault: its position, or
+    its entry in `names`."""
     values = np.asarray(scores, dtype=np.float64)
-    if values.shape != (rows,):
-        raise InputError(f"{what} gave scores of shape {values.shape} for {rows} rows: one score per row is needed.")
-    bad = ~np.isfinite(values)
+    if values.shape != ((rows,) if classes == 2 else (rows, classes)):
+        needed = "one score per row is" if classes == 2 else f"a score for each of {classes} labels is"
+        raise InputError(f"{what} gave scores of shape {values.shape} for {rows} rows: {needed} needed.")
+    bad = ~np.isfinite(values) if classes == 2 else ~np.isfinite(values).all(axis=1)
     if bad.any():
         first = int(bad.argmax() if names is None else names[bad.argmax()])
         raise InputError(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit
+from scipy.special import expit, softmax
 
 from apod.errors import InputError
 from apod.files import digest
@@ -91,14 +91,14 @@ _AT_ONCE = 1024  # rows per forward pass; fixed, so that a row's result does not
 class LogitModule:
     """A torch module that returns logits, as a classifier: copied, frozen, in evaluation mode.
 
-    It returns the second class's log-odds, (n,) or (n, 1), or one logit per class, (n, 2). It is passed X as float32.
+    It returns the second class's log-odds, (n,) or (n, 1), or one logit per class, (n, K). It is passed X as float32.
     """
 
     def __init__(self, module: Module) -> None:
         self.module = copy.deepcopy(module).eval().requires_grad_(False)
 
     def decision_function(self, X: Any) -> Floats:
-        """(n,) log-odds of the second class."""
+        """(n,) log-odds of the second class; (n, K) logits of more than two."""
         import torch
 
         from apod.models.body import finite_rows
@@ -108,8 +108,10 @@ class LogitModule:
         return np.concatenate(found) if found else np.empty(0)
 
     def predict_proba(self, X: Any) -> Floats:
-        """(n, 2) probabilities of the two classes."""
+        """(n, 2) probabilities of the two classes; (n, K) of more."""
         logits = self.decision_function(X)
+        if logits.ndim == 2:
+            return np.asarray(softmax(logits, axis=1))
         return np.stack([expit(-logits), expit(logits)], axis=1)
 
     def _logits(self, x: Any) -> Floats:
@@ -119,13 +121,16 @@ class LogitModule:
         with torch.no_grad():
             out = self.module(x if parameter is None else x.to(parameter.device))
         shape = tuple(out.shape) if isinstance(out, torch.Tensor) else type(out).__name__
-        if shape not in ((len(x),), (len(x), 1), (len(x), 2)):
+        each = isinstance(shape, tuple) and len(shape) == 2 and shape[0] == len(x) and shape[1] >= 1
+        if shape != (len(x),) and not each:
             raise InputError(
                 f"The torch module returned {shape} for {len(x)} rows: return one logit per row, or one per class; a "
                 "module that returns embeddings is a body."
             )
         logits: Floats = out.detach().double().cpu().numpy()
-        return logits[:, 1] - logits[:, 0] if shape == (len(x), 2) else logits.reshape(len(x))
+        if shape == (len(x), 2):
+            return logits[:, 1] - logits[:, 0]
+        return logits if each and logits.shape[1] > 2 else logits.reshape(len(x))
 
 
 def frozen(estimator: Any) -> Any:

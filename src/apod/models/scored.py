@@ -1,9 +1,11 @@
 """Scores to probabilities that mean something, and a model with all that a correction needs of it.
 
-probabilities s:    c(s) = sigmoid(a log s - b log(1 - s) + m),   a, b > 0     (beta calibration)
+    probabilities s:    c(s) = sigmoid(a log s - b log(1 - s) + m),   a, b > 0     (beta calibration)
     any other scores:   c(s) = sigmoid(a s + m),                      a > 0        (Platt)
+    more than 2 labels: c(s) = softmax(a log s), or softmax(a s),     a > 0        (temperature)
 
-Who is ranked above whom stays as the model says, so decisions at the model's own threshold stay as well.
+Who is ranked above whom stays as the model says, and of many labels which is the most probable, so the model's own
+decisions stay as well.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import minimize
-from scipy.special import expit, logit
+from scipy.special import expit, logit, logsumexp, softmax
 
 from apod.data.encode import ReadAs, TableEncoder
 from apod.errors import InputError
@@ -117,6 +119,58 @@ def _inverse_log_odds(target: Floats, rising: float, falling: float) -> Floats:
     return np.asarray((low + high) / 2)
 
 
+SLOPE_SD = 0.5
+"""Of the logarithm of the slope of many labels, before anything is known."""
+
+
+@dataclass(frozen=True)
+class ClassCalibration:
+    """A temperature: it maps a model's scores of more than two labels to probabilities, and keeps their order."""
+
+    slope: float
+    probabilities: bool  # whether the scores are probabilities
+
+    def probability(self, scores: npt.ArrayLike) -> Floats:
+        """(n, K) P(label) of these scores (n, K)."""
+        return np.asarray(softmax(self.slope * _class_features(np.asarray(scores), self.probabilities), axis=1))
+
+    def score(self, probabilities: Floats) -> Floats:
+        """(n, K) the scores that mean these probabilities; where scores are none, up to a constant of each row."""
+        logs = np.log(probabilities.clip(NEAREST_SCORE)) / self.slope
+        if not self.probabilities:
+            return np.asarray(logs)
+        return np.asarray(softmax(np.where(probabilities > 0, logs, -np.inf), axis=1))
+
+    @property
+    def cut(self) -> float:
+        """None: the most probable label is decided for."""
+        return float("nan")
+
+
+def fit_class_calibration(
+    scores: Floats, labels: IntArray, *, probabilities: bool, weights: Floats | None = None
+) -> ClassCalibration:
+    """The temperature under which the labels are most likely; scores (n, K) out of fold, labels and weights (n,).
+
+    A prior (log-normal around slope 1) keeps it near the scores where people are few.
+    """
+    features = _class_features(scores, probabilities)
+    unit = 1.0 if probabilities else 1.0 / max(float(features.std()), 1e-300)
+    own = features[np.arange(len(labels)), labels]
+
+    def loss(place: Floats) -> float:
+        slope = unit * np.exp(place[0])
+        each = logsumexp(slope * features, axis=1) - slope * own
+        return float((each if weights is None else weights * each).sum() + 0.5 * (place[0] / SLOPE_SD) ** 2)
+
+    found = minimize(loss, np.zeros(1), method="L-BFGS-B", bounds=[(-3.0, 3.0)])
+    return ClassCalibration(float(unit * np.exp(found.x[0])), probabilities)
+
+
+def _class_features(scores: Floats, probabilities: bool) -> Floats:
+    return np.asarray(np.log(scores.clip(NEAREST_SCORE)) if probabilities else scores, dtype=np.float64)
+
+
 NEAREST_TO_CERTAIN = 1e-9
 
 
@@ -125,10 +179,10 @@ class Scored:
     """People as a model and its correction see them."""
 
     inputs: npt.NDArray[np.float32]  # (n, d) what f_a reads
-    scores: Floats  # (n,) the model's own
-    eta: Floats  # (n,) calibrated P(y = 1)
-    decisions: IntArray  # (n,) of the model, 0 or 1
-    margins: Floats  # (n,) calibrated log odds above the threshold
+    scores: Floats  # (n,) the model's own; (n, K) of more than two labels
+    eta: Floats  # (n,) calibrated P(y = 1); (n, K) of every label
+    decisions: IntArray  # (n,) of the model, codes of the labels
+    margins: Floats  # (n,) calibrated log odds above the threshold; of many labels, of the decision against the next
 
     def __len__(self) -> int:
         return len(self.scores)
@@ -148,7 +202,7 @@ class ScoredModel:
     """A frozen model, its calibration, and the encoding of what f_a reads."""
 
     model: Model
-    calibration: Calibration
+    calibration: Calibration | ClassCalibration
     encoder: TableEncoder
 
     @property
@@ -160,6 +214,8 @@ class ScoredModel:
         """Score people; f_a reads `columns`, or X itself. `scores` are theirs where they are known: out of fold."""
         own = self.model.margin(X) if scores is None else scores
         eta = self.calibration.probability(own)
+        if eta.ndim == 2:
+            return self._score_classes(X if columns is None else columns, own, eta)
         inside = eta.clip(NEAREST_TO_CERTAIN, 1 - NEAREST_TO_CERTAIN)
         return Scored(
             inputs=self.encoder.transform(X if columns is None else columns),
@@ -167,6 +223,16 @@ class ScoredModel:
             eta=eta,
             decisions=(own > self.model.threshold).astype(np.int64),
             margins=np.asarray(logit(inside) - logit(self.cut)),
+        )
+
+    def _score_classes(self, columns: Any, own: Floats, eta: Floats) -> Scored:
+        logs = np.sort(np.log(eta.clip(NEAREST_TO_CERTAIN)), axis=1)
+        return Scored(
+            inputs=self.encoder.transform(columns),
+            scores=own,
+            eta=eta,
+            decisions=own.argmax(axis=1).astype(np.int64),
+            margins=np.asarray(logs[:, -1] - logs[:, -2]),
         )
 
 
@@ -181,7 +247,13 @@ def scored_model(
     threshold, probabilities = fitted.model.threshold, fitted.model.probabilities
     if probabilities and not 0 < threshold < 1:
         raise InputError(f"The threshold is {threshold:g}: probabilities need one between 0 and 1.")
-    calibration = fit_calibration(
-        fitted.training_scores, labels, threshold, probabilities=probabilities, weights=weights
-    )
+    calibration: Calibration | ClassCalibration
+    if fitted.training_scores.ndim == 2:
+        calibration = fit_class_calibration(
+            fitted.training_scores, labels, probabilities=probabilities, weights=weights
+        )
+    else:
+        calibration = fit_calibration(
+            fitted.training_scores, labels, threshold, probabilities=probabilities, weights=weights
+        )
     return ScoredModel(fitted.model, calibration, TableEncoder().fit(columns, read_as=read_as))

@@ -26,6 +26,7 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from apod.data.dataset import as_frame, is_number
 from apod.data.encode import EMBEDDED, embedded_blocks
 from apod.models.estimator import FOLDS, EstimatorModel, fit_weighted, out_of_fold
+from apod.models.estimator import right as rightly
 from apod.models.model import Fitted, Floats, IntArray
 from apod.models.standard_arrays import as_arrays
 
@@ -155,14 +156,14 @@ def _fit_best(
     scores: dict[str, npt.NDArray[np.float64]] = {}
     for name, recipe in candidates.items():
         scores[name] = out_of_fold(recipe(numbers, categories, seed, most), frame, y, seed, FOLDS, weights=weights)
-    right = {name: (own > threshold) == y for name, own in scores.items()}
+    right = {name: rightly(own, threshold, y) for name, own in scores.items()}
     best, *others = candidates
     for name in others:
         best = name if clearly_better(right[name], right[best], weights) else best
     accuracies = {name: float(np.average(own, weights=weights)) for name, own in right.items()}
     fitted = fit_weighted(candidates[best](numbers, categories, seed, most), frame, y, weights)
     predictor = as_arrays(fitted, numbers, categories, frame) or fitted
-    model = EstimatorModel(predictor, np.array([0, 1]), threshold, prepare=plain_frame)
+    model = EstimatorModel(predictor, np.arange(int(y.max()) + 1), threshold, prepare=plain_frame)
     return Fitted(model, scores[best], True, best, accuracies)
 
 
@@ -202,7 +203,7 @@ def warn_if_trained_on(fitted: Fitted, X: Any, labels: IntArray, seed: int) -> N
     the better of the standard models, cross-validated on (at most 5,000 of) them."""
     if fitted.refitted:
         return
-    right = float(np.mean((fitted.training_scores > fitted.model.threshold) == labels))
+    right = float(rightly(fitted.training_scores, fitted.model.threshold, labels).mean())
     if right < NEARLY_ALL:
         return
     some = slice(None, None, max(1, len(labels) // MOST_ROWS))

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy.special import expit
+from scipy.special import expit, softmax
 
 from apod.files import digest
 
@@ -65,17 +65,20 @@ class ArrayModel:
     arrays: Arrays
 
     def block(self, frame: pd.DataFrame) -> Floats:
-        """(n,) log-odds of the second class."""
+        """(n,) log-odds of the second class; (n, K) logits of more than two."""
         raise NotImplementedError
 
     def decision_function(self, frame: pd.DataFrame) -> Floats:
-        """(n,) log-odds of the second class."""
+        """(n,) log-odds of the second class; (n, K) logits of more than two."""
         starts = range(0, max(len(frame), 1), BLOCK)
         return np.concatenate([self.block(frame.iloc[start : start + BLOCK]) for start in starts])
 
     def predict_proba(self, frame: pd.DataFrame) -> Floats:
-        """(n, 2) probabilities of the two classes."""
-        second = expit(self.decision_function(frame))
+        """(n, 2) probabilities of the two classes; (n, K) of more."""
+        logits = self.decision_function(frame)
+        if logits.ndim == 2:
+            return np.asarray(softmax(logits, axis=1))
+        second = expit(logits)
         return np.stack([1 - second, second], axis=1)
 
     def __repr__(self) -> str:
@@ -88,11 +91,15 @@ class LinearModel(ArrayModel):
 
     numbers: tuple[str, ...]
     categories: tuple[Category, ...]
-    arrays: Arrays  # fill (p,), flagged (f,), mean, scale and weights (p + f,), hot (h,) by category in turn, offset ()
+    arrays: Arrays
+    """fill (p,), flagged (f,), mean, scale and weights (p + f,), hot (h,) by category in turn, offset (); of more than
+    two classes weights, hot and offset have one more axis, the last, of the classes."""
 
     def block(self, frame: pd.DataFrame) -> Floats:
-        """(n,) log-odds of the second class."""
+        """(n,) log-odds of the second class; (n, K) logits of more than two."""
         own = self.arrays
+        if own["offset"].ndim:
+            return self._logits(frame)
         found = np.full(len(frame), float(own["offset"]))
         if self.numbers:
             values = frame[list(self.numbers)].to_numpy(dtype=np.float64)
@@ -106,6 +113,15 @@ class LinearModel(ArrayModel):
             start += category.width
         return found
 
+    def _logits(self, frame: pd.DataFrame) -> Floats:
+        """(n, K) class by class, as of two classes."""
+        by_class = ("offset", "weights", "hot")
+        each = [
+            {name: own[..., place] if name in by_class else own for name, own in self.arrays.items()}
+            for place in range(len(self.arrays["offset"]))
+        ]
+        return np.stack([LinearModel(self.numbers, self.categories, own).block(frame) for own in each], axis=1)
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class BoostedTrees(ArrayModel):
@@ -115,15 +131,31 @@ class BoostedTrees(ArrayModel):
     categories: tuple[Category, ...]
     arrays: Arrays
     """By node of all trees: feature, threshold, left, right (0: a leaf), gaps_left, value, table (`NONE`: a number);
-    tables (t, c + 1) whether a category goes left, a missing one last; roots (trees,); baseline ()."""
+    tables (t, c + 1) whether a category goes left, a missing one last; roots (trees,); baseline (). Of more than two
+    classes roots (trees, K), baseline (K,)."""
 
     def block(self, frame: pd.DataFrame) -> Floats:
-        """(n,) log-odds of the second class."""
+        """(n,) log-odds of the second class; (n, K) logits of more than two."""
         columns: list[npt.NDArray[Any]] = [category.read(frame) for category in self.categories]
         columns += [frame[name].to_numpy(dtype=np.float64) for name in self.numbers]
         gaps = [np.isnan(column) for column in columns]
-        found = np.full(len(frame), float(self.arrays["baseline"]))
-        for root in self.arrays["roots"].tolist():
+        roots, baseline = self.arrays["roots"], self.arrays["baseline"]
+        if roots.ndim == 1:
+            return self._sum(len(frame), float(baseline), roots.tolist(), columns, gaps)
+        classes = zip(baseline.tolist(), roots.T.tolist(), strict=True)
+        return np.stack([self._sum(len(frame), start, own, columns, gaps) for start, own in classes], axis=1)
+
+    def _sum(
+        self,
+        count: int,
+        start: float,
+        roots: list[int],
+        columns: list[npt.NDArray[Any]],
+        gaps: list[npt.NDArray[np.bool_]],
+    ) -> Floats:
+        """(count,) the values of everybody's leaves below these roots, added up."""
+        found = np.full(count, start)
+        for root in roots:
             found += self._leaves(root, columns, gaps)
         return found
 
@@ -163,8 +195,9 @@ def as_arrays(pipeline: Any, numbers: list[str], categories: list[str], frame: p
 def _linear(
     columns: Any, model: Any, numbers: tuple[str, ...], categories: tuple[str, ...], frame: pd.DataFrame
 ) -> LinearModel:
-    weights = model.coef_[0]
-    parts: dict[str, npt.NDArray[Any]] = {"offset": np.array(model.intercept_[0])}
+    many = len(model.classes_) > 2
+    weights = model.coef_.T if many else model.coef_[0]
+    parts: dict[str, npt.NDArray[Any]] = {"offset": np.array(model.intercept_ if many else model.intercept_[0])}
     width = 0
     if numbers:
         imputer, scaler = columns.named_transformers_["numbers"]
@@ -212,7 +245,8 @@ def _trees(
     nodes: list[dict[str, npt.NDArray[Any]]] = []
     tables: list[npt.NDArray[np.bool_]] = []
     roots, start = [], 0
-    for (tree,) in model._predictors:
+    many = len(model.classes_) > 2
+    for tree in (tree for round_ in model._predictors for tree in round_):
         nodes.append(_nodes(tree.nodes, start, len(tables)))
         tables += _tables(tree.nodes, tree.raw_left_cat_bitsets)
         roots.append(start)
@@ -220,8 +254,10 @@ def _trees(
     parts = {name: np.concatenate([one[name] for one in nodes]) for name in nodes[0]}
     parts |= {
         "tables": np.array(tables, dtype=np.bool_).reshape(len(tables), CODES + 1),
-        "roots": np.array(roots, dtype=np.int64),
-        "baseline": np.array(model._baseline_prediction[0, 0]),
+        "roots": np.array(roots, dtype=np.int64).reshape(-1, len(model.classes_))
+        if many
+        else np.array(roots, np.int64),
+        "baseline": np.array(model._baseline_prediction[0] if many else model._baseline_prediction[0, 0]),
     }
     return BoostedTrees(numbers, known, parts)
 

@@ -226,7 +226,10 @@ def _dots(
 
 
 def changes_chart(result: Result) -> Markup | None:
-    """Decisions that flip, per group and direction, as a share of the group; None where nobody has a group."""
+    """Decisions that flip, per group and direction, as a share of the group; None where nobody has a group, or there
+    are more than two labels."""
+    if len(result["label_names"]) > 2:
+        return None
     negative, positive = (label_name(name) for name in result["label_names"])
     groups = {name: g for name, g in result["changes"]["groups"].items() if g["n"]}
     if not groups:

@@ -1,7 +1,6 @@
 """The types of result.json, the same as docs/result.schema.json says (tests/report/test_result.py compares the two).
 
-Who adds a field adds it in three places: the schema, docs/result.md, and here. Types of what a lower layer computes,
-like `MetricsJson`, stand there and are extended here.
+Who adds a field adds it in three places: the schema, docs/result.md, and here. Types of lower layers are extended here.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from typing import Literal, NotRequired, TypedDict
 from apod.audit.json_types import AuditJson
 from apod.fairness.counts import JointCounts
 from apod.fairness.criterion import CriterionJson
+from apod.fairness.many_labels import LabelIntervals
 from apod.fairness.metrics import MetricsJson
 from apod.method.outlook import CorrectionOutlookJson, OutlookJson, Verdict
 from apod.method.theorem1 import BoundJson
@@ -19,8 +19,7 @@ Ends = list[float | None]
 """The low and high end of a 95 % interval."""
 
 Purpose = Literal["training", "verification", "audit"]
-MetricName = Literal["accuracy", "balanced_accuracy", "gap"]
-"""What the report compares before and after."""
+MetricName = Literal["accuracy", "balanced_accuracy", "gap"]  # what the report compares before and after
 
 
 class Data(TypedDict):
@@ -53,6 +52,7 @@ class RateIntervals(TypedDict):
     fpr: Ends
     selection_rate: Ends
     precision: NotRequired[Ends]
+    labels: NotRequired[dict[str, LabelIntervals]]
 
 
 class Intervals(TypedDict):
@@ -135,7 +135,7 @@ class Model(TypedDict):
     kind: Literal["standard", "scores"]
     score: str | None
     cross_validated_accuracies: dict[str, float | None]
-    threshold: float
+    threshold: float | None
     fingerprint: str
 
 
@@ -145,6 +145,7 @@ class CellWeight(TypedDict):
     labels: list[str]
     group: str
     weight: float
+    decision: NotRequired[str]
 
 
 class Steadiness(TypedDict):
@@ -196,8 +197,9 @@ class GroupChanges(TypedDict):
     """Whose decision changes in one group."""
 
     n: int
-    to_positive: int
-    to_negative: int
+    to_positive: NotRequired[int]
+    to_negative: NotRequired[int]
+    to: NotRequired[dict[str, int]]
 
 
 class Changes(TypedDict):

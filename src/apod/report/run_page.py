@@ -55,11 +55,9 @@ WORST_FIRST = ("apod", "group")
 def page(result: Result, pictures: Pictures) -> dict[str, object]:
     """The template's variables."""
     verdict, kept, audit = judge(result), sections.is_corrected(result), result.get("audit")
-    negative, positive = (label_name(name) for name in result["label_names"])
     return {
         "result": result,
-        "negative": negative,
-        "positive": positive,
+        "labels": [label_name(name) for name in result["label_names"]],
         "groups": groups_phrase(result),
         "many_groups": len(result["group_names"]) > 2,
         "gap_explained": tables.notion_of(result).words.explain(len(result["group_names"])),
@@ -141,8 +139,8 @@ def _signed_span(ends: tuple[float, float]) -> str:
 
 def _rates(result: Result) -> dict[str, object]:
     return {
-        "figures": rate_figures(result, tables.notion_of(result)),
-        "table": tables.groups_table(result),
+        "figures": rate_figures(result, tables.notion_of(result)) if len(result["label_names"]) == 2 else [],
+        "table": tables.groups_table(result) if len(result["label_names"]) == 2 else tables.labels_table(result),
         "text": _extremes(result),
     }
 
@@ -297,7 +295,8 @@ def _centred(result: Result) -> list[float | None]:
 
 
 def _legend(result: Result, answers: Sequence[Answer]) -> list[tuple[Markup, str]]:
-    entries = [(swatch("circle", label), label_name(result["label_names"][label])) for label in (1, 0)]
+    labels = (1, 0) if len(result["label_names"]) == 2 else ()
+    entries = [(swatch("circle", label), label_name(result["label_names"][label])) for label in labels]
     entries += [(swatch(shape_of(result, name), None), str(name)) for name in result["group_names"]]
     if any(answer["group"] is None for answer in answers):
         entries.append((swatch(None, None), "could not tell"))
@@ -311,8 +310,10 @@ def _subgroups_chart(result: Result) -> Markup | None:
     series: list[Series] = []
     for place, cell in enumerate(rounds[0]["subgroups"]):
         values: list[float | None] = [float(r["subgroups"][place]["answered"]) for r in rounds]
-        dashed = "" if cell["label"] == result["label_names"][1] else " dashed"
-        series.append((f"{cell['group']}, {label_name(cell['label'])}", f"c{(place // 2) % COLOURS}{dashed}", values))
+        size = len(result["label_names"])
+        dashed = "" if size > 2 or cell["label"] == result["label_names"][1] else " dashed"
+        colour = place // 2 if size == 2 else place
+        series.append((f"{cell['group']}, {label_name(cell['label'])}", f"c{colour % COLOURS}{dashed}", values))
     alt = "Answers per subgroup by number of answers; at the end " + "; ".join(
         f"{name} {values[-1]:.0f}" for name, _, values in series if values[-1] is not None
     )

@@ -155,7 +155,9 @@ def model_text(result: Result) -> str:
         others = ", ".join(f"{name} {percent(value)}" for name, value in accuracies.items() if name != model["name"])
         said += f": {percent(accuracies[model['name']])} right in cross-validation on the training part"
         said += f" ({others})" if others else ""
-    threshold = f"It predicts {result['label_names'][1]} above a score of {model['threshold']:g}."
+    threshold = "It predicts the most probable label."
+    if model["threshold"] is not None:
+        threshold = f"It predicts {result['label_names'][1]} above a score of {model['threshold']:g}."
     return f"{said}. {threshold} A correction shifts its margin by how probable a group is, as the answers tell it."
 
 

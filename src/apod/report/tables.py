@@ -8,8 +8,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 from apod.audit.json_types import AuditJson, EstimateJson
+from apod.fairness.many_labels import notion_for
 from apod.fairness.metrics import RATE_WORDS, SHOWN_RATES, RateName
-from apod.fairness.notions import EQUALIZED_ODDS, Notion, find_notion
+from apod.fairness.notions import EQUALIZED_ODDS, Notion
 from apod.report.result import Answer, Changes, Metrics, Reason, Result, ValidationScores
 from apod.report.words import (
     UNDEFINED,
@@ -82,12 +83,34 @@ def _cells(*texts: str) -> list[Cell]:
 
 def notion_of(result: Result | AuditJson) -> Notion:
     """Whose gap a result speaks of; results of earlier versions know but one."""
-    return find_notion(result.get("notion", EQUALIZED_ODDS.name))
+    labels = result.get("label_names")
+    return notion_for(result.get("notion", EQUALIZED_ODDS.name), len(labels) if isinstance(labels, list) else 2)
 
 
 def base_name(result: Result) -> str:
     """What strength 0 is called: a model of its own, or heads without a penalty."""
     return "no mitigation" if result.get("model") is None else "base model"
+
+
+def labels_table(result: Result) -> Table:
+    """Of more than two labels: how every group fares with each, without and with mitigation."""
+    vanilla, selected = result["vanilla"], result["selected"]
+    rows = []
+    for label in result["label_names"]:
+        for name in result["group_names"]:
+            old, new = (one["groups"][name]["labels"][label] for one in (vanilla, selected))
+            row = [*_cells(label_name(label), name, count(old["n"]))]
+            for rate in SHOWN_RATES:
+                spans = [one["intervals"]["groups"][name]["labels"][label][rate] for one in (vanilla, selected)]
+                shown = zip((old, new), spans, strict=True)
+                row += [Cell(percent(own[rate]), percent_span((ends[0], ends[1]))) for own, ends in shown]
+                row.append(Cell(_difference(old[rate], new[rate])))
+            rows.append(row)
+    columns = ["Label", "Group", "People of the label"]
+    for title in ("Predicted so, of them", "Predicted so, of all others", "Predicted so, of all"):
+        columns += [f"{title}, without", "with", "change"]
+    said = "Every label against all others, per recorded group on the test part, in percent; changes in points"
+    return Table(said, columns, rows)
 
 
 def groups_table(result: AnyResult) -> Table:
@@ -199,6 +222,8 @@ def selected_row(result: Result) -> int | None:
 
 def changes_table(result: Result) -> Table:
     """Decisions that change, per group and direction; the rest are people without a recorded group."""
+    if len(result["label_names"]) > 2:
+        return _many_changes(result)
     negative, positive = (label_name(name) for name in result["label_names"])
     changes, excluded = result["changes"], result["vanilla"]["excluded"]
     rows, counted = [], 0
@@ -213,6 +238,21 @@ def changes_table(result: Result) -> Table:
     everyone = [count(result["n_test"]), *_both_ways(changes, excluded), percent(changes["share"])]
     rows.append(_cells("everyone", *everyone))
     columns = ["Group", "People", f"{positive} to {negative}", f"{negative} to {positive}", "Share changed"]
+    return Table("Decisions on the test part that mitigation changes", columns, rows)
+
+
+def _many_changes(result: Result) -> Table:
+    changes, labels = result["changes"], result["label_names"]
+    rows = []
+    for name, flips in changes["groups"].items():
+        moved = sum(flips["to"].values())
+        share = percent(moved / flips["n"]) if flips["n"] else UNDEFINED
+        rows.append(_cells(name, count(flips["n"]), *(count(flips["to"][label]) for label in labels), share))
+    everyone = [UNDEFINED] * len(labels)
+    if not result["vanilla"]["excluded"]:
+        everyone = [count(sum(flips["to"][label] for flips in changes["groups"].values())) for label in labels]
+    rows.append(_cells("everyone", count(result["n_test"]), *everyone, percent(changes["share"])))
+    columns = ["Group", "People", *(f"now {label_name(label)}" for label in labels), "Share changed"]
     return Table("Decisions on the test part that mitigation changes", columns, rows)
 
 

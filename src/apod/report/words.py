@@ -261,16 +261,20 @@ def _cost_sentence(result: Result) -> str:
 
 def _most_affected(result: Result) -> str:
     """The largest flow, where it is most of all changes."""
-    negative, positive = (label_name(name) for name in result["label_names"])
-    ways: tuple[tuple[Way, str, str], ...] = (
-        ("to_positive", negative, positive),
-        ("to_negative", positive, negative),
-    )
-    flows = [
-        (flips[key], name, f"from {old} to {new}")
-        for name, flips in result["changes"]["groups"].items()
-        for key, old, new in ways
-    ]
+    groups, flows = result["changes"]["groups"], []
+    if len(result["label_names"]) == 2:
+        negative, positive = (label_name(name) for name in result["label_names"])
+        ways: tuple[tuple[Way, str, str], ...] = (
+            ("to_positive", negative, positive),
+            ("to_negative", positive, negative),
+        )
+        flows = [(flips[key], name, f"from {old} to {new}") for name, flips in groups.items() for key, old, new in ways]
+    else:
+        flows = [
+            (people, name, f"to {label_name(new)}")
+            for name, flips in groups.items()
+            for new, people in flips["to"].items()
+        ]
     number, name, way = max(flows, default=(0, "", ""))
     if 2 * number <= result["changes"]["total"]:
         return ""
@@ -318,8 +322,11 @@ def _turned_round(result: Result) -> Caution | None:
     """A rate in which the group that had less now has more, or the other way round; None where none did."""
     vanilla, selected = result["vanilla"]["groups"], result["selected"]["groups"]
     found = []
-    for rate in SHOWN_RATES:
-        old, new = known_rates(vanilla, rate), known_rates(selected, rate)
+    compared = [(RATE_WORDS[rate], known_rates(vanilla, rate), known_rates(selected, rate)) for rate in SHOWN_RATES]
+    for label in result["label_names"] if len(result["label_names"]) > 2 else ():
+        title = f"{label_name(label)} recognised"
+        compared.append((title, _recognised(vanilla, label), _recognised(selected, label)))
+    for what, old, new in compared:
         known = [name for name in old if name in new]
         if len(known) < 2:
             continue
@@ -327,7 +334,7 @@ def _turned_round(result: Result) -> Caution | None:
         before, after = (rates[high] - rates[low] for rates in (old, new))
         if before >= TURNED and after <= -TURNED:
             found.append(
-                f"{RATE_WORDS[rate]}: {high} had {points(before)} points more than {low} "
+                f"{what}: {high} had {points(before)} points more than {low} "
                 f"({percent(old[high])} against {percent(old[low])}) and now has {points(-after)} "
                 f"less ({percent(new[high])} against {percent(new[low])})"
             )
@@ -336,13 +343,19 @@ def _turned_round(result: Result) -> Caution | None:
     return Caution("The difference between the groups turned round", ". ".join(found) + ".")
 
 
+def _recognised(groups: Mapping[str, GroupRatesJson], label: str) -> dict[str, float]:
+    """Of more than two labels: the share of a label's people who are predicted so, of every group that has one."""
+    rates = {name: found["labels"][label]["tpr"] for name, found in groups.items()}
+    return {name: rate for name, rate in rates.items() if rate is not None}
+
+
 def _balanced_loss(result: Result) -> Caution | None:
     change = change_of(result, "balanced_accuracy")
     if change.difference is None or change.difference >= -BALANCED_ACCURACY_LOSS:
         return None
     return Caution(
         f"Balanced accuracy fell by {points(-change.difference)} points",
-        f"From {percent(change.before)} to {percent(change.after)} on the test part: the classifier tells the two "
+        f"From {percent(change.before)} to {percent(change.after)} on the test part: the classifier tells the "
         "labels apart less well than without mitigation, whatever the rows say that it was chosen on. Part of a "
         "smaller gap may come from that, not from fairer decisions.",
     )

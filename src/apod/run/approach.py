@@ -16,6 +16,7 @@ import pandas as pd
 
 from apod.classifier import APODClassifier
 from apod.data.dataset import UNKNOWN, Dataset, IntArray, Split
+from apod.errors import InputError
 from apod.method.algorithm1 import Alternating, Answered, Ask
 from apod.method.settings import Settings
 from apod.report.result import Answer, ApproachFacts, OperatingPoint, Round, RoundByApproach
@@ -32,7 +33,7 @@ Heard = Mapping[tuple[int, int], int]
 class Finished:
     """What a run ends with: the base model and every operating point, and which of them is selected."""
 
-    decided: BoolArray  # (K, n_test) decisions on the test part, the base model's first
+    decided: npt.NDArray[Any]  # (K, n_test) decisions on the test part, the base model's first; bool of two labels
     points: list[OperatingPoint]  # (K,) what result.json says of each beside its metrics
     selected: int
     reason: str | None  # why that one
@@ -194,11 +195,28 @@ def answers_notes(approach: Approach, trajectory: int) -> list[str]:
     return notes
 
 
-def label_classes(dataset: Dataset) -> tuple[npt.NDArray[Any], int]:
-    """(2,) the labels as they stand in the table, in ascending order, and the place of the positive one."""
+def label_classes(dataset: Dataset) -> tuple[npt.NDArray[Any], int | None]:
+    """(K,) the labels as they stand in the table, in ascending order, and the place of the positive one of two."""
     values = dataset.label_values
+    if len(values) > 2:
+        return np.array(values), None  # in ascending order already
     kind = None if all(isinstance(value, str) for value in values) else type(values[1])
     return np.array(sorted(values), dtype=kind), sorted(values).index(values[1])
+
+
+def check_many_labels(dataset: Dataset, settings: Settings, score: str | None, audit_share: float) -> None:
+    """InputError where something was asked for that knows two labels only."""
+    labels = f"and {dataset.name} has {dataset.classes} labels"
+    if not settings.corrects:
+        raise InputError(f"Heads on a body know two labels, {labels}: leave --body and its preset out.")
+    if score is not None:
+        raise InputError(f"A column of scores is of one of two labels, {labels}: leave --score out.")
+    if settings.threshold is not None:
+        raise InputError(f"A threshold tells two labels apart, {labels}: leave --threshold out.")
+    if dataset.further:
+        raise InputError(f"Several attributes are compared with two labels, {labels}: name one attribute.")
+    if audit_share:
+        raise InputError(f"An audit compares two labels, {labels}: leave --audit-share out.")
 
 
 def unseen_groups(approach: Approach, trajectory: int) -> IntArray:

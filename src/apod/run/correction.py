@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,6 @@ from apod.data.dataset import UNKNOWN, Dataset, IntArray, Split, check_parts, dr
 from apod.data.own import require_column
 from apod.errors import InputError
 from apod.fairness.counts import effective_number
-from apod.fairness.notions import find_notion
 from apod.method.algorithm1 import Answered, Ask
 from apod.method.corrected import CorrectedModel, corrected, model_pool
 from apod.method.correction_choice import Limits, affordable
@@ -77,7 +76,7 @@ class CorrectionOfModel:
         self._frozen = ""  # fingerprint of the correction that was verified
         test = self.split.test
         self._test = self.pool.scored.score(given.iloc[test], None if score is None else seen.iloc[test])
-        self._measured = record.Measured(self.dataset, test, find_notion(settings.notion), seed)
+        self._measured = record.Measured(self.dataset, test, self.mitigation.notion, seed)
 
     @property
     def corrected(self) -> CorrectedModel:
@@ -134,16 +133,18 @@ class CorrectionOfModel:
     def _training_labels(self) -> IntArray:
         return self.pool.labels[: self.pool.training]
 
-    def _decided(self) -> npt.NDArray[np.bool_]:
-        return np.asarray(self.corrected.decisions(self._test, self._strengths) == 1)
+    def _decided(self) -> npt.NDArray[Any]:
+        decided = self.corrected.decisions(self._test, self._strengths)
+        return np.asarray(decided == 1) if self.dataset.classes == 2 else decided
 
     def _subgroups(self) -> list[result.Subgroup]:
         """People who may still be asked about, by expectation: guesses say how probable a group is, not which it is."""
         labels, groups = self._training_labels, len(self.dataset.group_names)
         members = self.mitigation.membership(SHARES_EVERY)[: len(labels)]
         members[list(self.mitigation.answers[0].rows)] = 0
-        left = np.stack([members[labels == label].sum(axis=0) for label in (0, 1)], axis=1).round().astype(np.int64)
-        undefined = np.full((groups, 2), np.nan)
+        each = range(self.dataset.classes)
+        left = np.stack([members[labels == label].sum(axis=0) for label in each], axis=1).round().astype(np.int64)
+        undefined = np.full((groups, len(each)), np.nan)
         return record.subgroups(self.dataset, labels, self.mitigation.answers[0], left, undefined)
 
     def _estimate(self) -> result.Estimate | None:
@@ -238,7 +239,7 @@ class CorrectionOfModel:
             "kind": "standard" if self._score is None else "scores",
             "score": self._score,
             "cross_validated_accuracies": dict(self.fitted.accuracies),
-            "threshold": float(model.threshold),
+            "threshold": float(model.threshold) if self.dataset.classes == 2 else None,
             "fingerprint": model.fingerprint,
         }
 
@@ -260,19 +261,11 @@ class CorrectionOfModel:
 
     def _correction(self, found: FittedCorrection) -> result.Correction:
         """The leading correction, applied or not."""
-        direction, place = found.correction.direction, found.chosen.strength
-        labels = [
-            [name for name, inside in zip(self.dataset.label_names, cell, strict=True) if inside]
-            for cell in found.correction.scores.cells.T
-        ]
+        place = found.chosen.strength
         return {
             "applied": found.chosen.applied,
             "strength": float(STRENGTHS[place]),
-            "direction": [
-                {"labels": inside, "group": name, "weight": float(weight)}
-                for inside, weights in zip(labels, direction, strict=True)
-                for name, weight in zip(self.dataset.group_names, weights, strict=True)
-            ],
+            "direction": record.cell_weights(self.dataset, found.correction),
             "worth": number(found.chosen.worth),
             **self._effect(found, place),
             "steadiness": _steadiness(found),
@@ -353,7 +346,7 @@ class CorrectionOfModel:
         return self._ordinary.astype(np.float64)
 
     def positive(self, rows: pd.DataFrame, place: int) -> Floats:
-        """The corrected model's scores, shifted so that its threshold is at 1/2."""
+        """The corrected model's scores, shifted so that its threshold is at 1/2; of two labels alone."""
         model = self.corrected.at(self._strengths[place])
         scores = model.scores(model.score_people(rows)) - self.fitted.model.threshold + 0.5
         return np.asarray(scores.clip(0, 1))

@@ -28,7 +28,7 @@ from apod.method.settings import PER_STRENGTH, Settings
 from apod.processes import blas_on_one_thread, one_thread
 from apod.report.result import Answer, Data, GuessedGaps, Metrics, Result, Round, RunSettings
 from apod.report.run_page import SCHEMA_VERSION
-from apod.run.approach import Approach, Finished, Recorder, answers_notes, measured
+from apod.run.approach import Approach, Finished, Recorder, answers_notes, check_many_labels, measured
 from apod.run.checkpoint import Checkpoint, RunFacts, Sizes, data_fingerprint, fingerprint
 from apod.run.correction import CorrectionOfModel
 from apod.run.record import Audited, Measured, audited
@@ -193,6 +193,8 @@ def _check(
         raise InputError(
             f"{dataset.name} has no recorded groups to answer from: name a sensitive column or an annotator."
         )
+    if dataset.classes > 2:
+        check_many_labels(dataset, settings, score, shares[0])
     if score is not None and not settings.corrects:
         raise InputError("Scores are those of a model to correct: leave the body and its preset out, or the scores.")
     check_group_count(len(dataset.group_names))
@@ -323,7 +325,7 @@ def _finish(approach: Approach, recorder: Recorder, facts: RunFacts, preset: str
     described: Data = {
         "fingerprint": data_fingerprint(dataset),
         "rows": len(dataset),
-        "base_rate": float(np.average(dataset.labels, weights=dataset.weights)),
+        "base_rate": float(np.average(dataset.labels, weights=dataset.weights)) if dataset.classes == 2 else None,
         "features": [str(name) for name in dataset.features.columns],
         "key": dataset.key,
     }

@@ -32,6 +32,8 @@ SHOWN = 1500
 
 def draw_pictures(outcome: Outcome) -> Pictures:
     """Everything this run can show as points."""
+    if outcome.approach.dataset.classes > 2:
+        return Pictures(map=None, plane=None)
     return Pictures(map=_pool_map(outcome), plane=_plane(outcome) if _is_plane(outcome) else None)
 
 
@@ -78,7 +80,7 @@ def _is_plane(outcome: Outcome) -> bool:
     """Two numeric features, recorded groups to draw and to answer the random run's questions from, and a model that
     can be asked about any point."""
     dataset, model = outcome.approach.dataset, outcome.result["model"]
-    if dataset.known is not None or (model is not None and model["kind"] == "scores"):
+    if dataset.known is not None or dataset.classes > 2 or (model is not None and model["kind"] == "scores"):
         return False
     kinds = dataset.features.dtypes
     recorded = bool((dataset.groups != UNKNOWN).any())

@@ -263,6 +263,7 @@ class HeadsOnBody:
         """Every head at its best round, ready to predict and to be saved; the selected one decides."""
         plan, heads, (chosen, because) = self.mitigation.plan, range(len(self.kept)), self._chosen()
         classes, positive = label_classes(self.dataset)
+        assert positive is not None  # heads of more than two labels were refused
         rounds = self.best.round
         scored = [[self.scores[rounds[head]][what][head] for head in heads] for what in ("accuracy", "fairness")]
         accuracy, fairness = (np.array(values, dtype=np.float64) for values in scored)  # None: NaN

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,8 @@ from apod.audit.json_types import AuditJson
 from apod.audit.sampling import cells_of, check_people
 from apod.data.dataset import UNKNOWN, Dataset
 from apod.errors import BudgetError
-from apod.fairness.counts import JointCounts, Weights, joint_counts, weighted_counts
+from apod.fairness.counts import JointCounts, Weights, joint_counts, soft_class_counts, weighted_counts
+from apod.fairness.many_labels import LABEL_RATES, LabelIntervals
 from apod.fairness.metrics import (
     RATES,
     GroupCounts,
@@ -28,6 +29,7 @@ from apod.fairness.metrics import (
 )
 from apod.fairness.notions import Notion, count_events, member_rates
 from apod.fairness.resampling import Interval, bootstrap, paired_bootstrap
+from apod.heads.correction import AnyCorrection, ClassCorrection, Correction
 from apod.method.algorithm1 import Answered, Answers, Question
 from apod.method.annotators import Interview
 from apod.method.selection import Choice, named_reason
@@ -35,6 +37,7 @@ from apod.randomness import generator
 from apod.report.result import (
     Answer,
     Bound,
+    CellWeight,
     Changes,
     Compared,
     CurveMetrics,
@@ -71,7 +74,8 @@ def compared(result: Result) -> Compared:
     }
 
 
-BoolArray = npt.NDArray[np.bool_]
+Decisions = npt.NDArray[Any]
+"""Of two labels bool, of more their codes."""
 
 CURVE_METRICS = ("accuracy", "balanced_accuracy", "gap", "delta_eo", "eop")
 JEFFREYS_DRAWS = 2000
@@ -86,11 +90,11 @@ class Measured:
     notion: Notion
     seed: int
 
-    def _counts(self, decided: BoolArray) -> GroupCounts:
+    def _counts(self, decided: Decisions) -> GroupCounts:
         """Counts of decisions (K, n) by recorded group."""
         dataset, rows = self.dataset, self.rows
         given = dataset.labels[rows], decided, dataset.groups[rows], len(dataset.group_names)
-        return weighted_counts(*given, self.weights)
+        return weighted_counts(*given, self.weights, dataset.classes)
 
     @property
     def weights(self) -> Weights:
@@ -98,7 +102,7 @@ class Measured:
         own = self.dataset.weights
         return None if own is None else own[self.rows] / own[self.rows].mean()
 
-    def curve(self, decided: BoolArray) -> list[CurveMetrics]:
+    def curve(self, decided: Decisions) -> list[CurveMetrics]:
         """Accuracy and fairness of decisions (K, n), one entry each."""
         counts, metrics = self._counts(decided), metric_table(self.notion)
         values = {name: metrics[name](counts) for name in CURVE_METRICS}
@@ -113,13 +117,14 @@ class Measured:
             for k in range(len(decided))
         ]
 
-    def metrics(self, decided: BoolArray) -> list[MeasuredMetrics]:
+    def metrics(self, decided: Decisions) -> list[MeasuredMetrics]:
         """The METRICS object of decisions (K, n), with bootstrap intervals, one each."""
-        counts, names = self._counts(decided), self.dataset.group_names
-        found = [metrics_entry(counts[k], names, self.notion, self.seed, self.dataset.key) for k in range(len(decided))]
-        return [{**one.to_dict(), "intervals": named_intervals(spans, names)} for one, spans in found]
+        counts, names, labels = self._counts(decided), self.dataset.group_names, self.dataset.label_names
+        told = (names, self.notion, self.seed, self.dataset.key, labels)
+        found = [metrics_entry(counts[k], *told) for k in range(len(decided))]
+        return [{**one.to_dict(), "intervals": named_intervals(spans, names, labels)} for one, spans in found]
 
-    def differences(self, before: BoolArray, after: BoolArray) -> Differences:
+    def differences(self, before: Decisions, after: Decisions) -> Differences:
         """Intervals of after minus before on the same people, which two separate intervals would make far too wide."""
         dataset, rows = self.dataset, self.rows
         intervals = paired_bootstrap(
@@ -138,27 +143,37 @@ class Measured:
             "gap": _pair(intervals["gap"]),
         }
 
-    def joint(self, before: BoolArray, after: BoolArray) -> JointCounts:
+    def joint(self, before: Decisions, after: Decisions) -> JointCounts:
         """People by recorded group, label and both decisions."""
         dataset, rows = self.dataset, self.rows
-        return joint_counts(dataset.labels[rows], before, after, dataset.groups[rows], dataset.group_names)
+        people = (dataset.labels[rows], before, after, dataset.groups[rows])
+        return joint_counts(*people, dataset.group_names, dataset.classes)
 
-    def by_guess(self, decided: BoolArray, guessed: npt.NDArray[np.float64]) -> float | None:
+    def by_guess(self, decided: Decisions, guessed: npt.NDArray[np.float64]) -> float | None:
         """The gap of decisions (n,) if everybody's groups were as guessed, (n, G)."""
+        labels, classes = self.dataset.labels[self.rows], self.dataset.classes
         if self.weights is not None:
             member = guessed * self.weights[:, None]
-            rates = member_rates(self.notion, self.dataset.labels[self.rows], decided[None], member[None])
+            rates = member_rates(self.notion, labels, decided[None], member[None])
             return number(float(self.notion.gap(rates)[0, 0]))
-        counts = soft_group_counts(self.dataset.labels[self.rows], decided, guessed)
+        if classes > 2:
+            counts = soft_class_counts(labels, decided, guessed, classes)
+        else:
+            counts = soft_group_counts(labels, decided, guessed)
         return number(float(metric_table(self.notion)["gap"](counts)))
 
-    def changes(self, before: BoolArray, after: BoolArray) -> Changes:
+    def changes(self, before: Decisions, after: Decisions) -> Changes:
         """Whose decision is another one, per recorded group and direction."""
         recorded = self.dataset.groups[self.rows]
         flipped = before != after
         groups: dict[str, GroupChanges] = {}
         for code, name in enumerate(self.dataset.group_names):
             inside = recorded == code
+            if self.dataset.classes > 2:
+                moved = np.bincount(after[inside & flipped], minlength=self.dataset.classes).tolist()
+                to = dict(zip(self.dataset.label_names, moved, strict=True))
+                groups[name] = {"n": int(inside.sum()), "to": to}
+                continue
             groups[name] = {
                 "n": int(inside.sum()),
                 "to_positive": int((inside & flipped & after).sum()),
@@ -168,13 +183,13 @@ class Measured:
 
 
 def metrics_entry(
-    counts: GroupCounts, names: Sequence[str], notion: Notion, seed: int, key: str
+    counts: GroupCounts, names: Sequence[str], notion: Notion, seed: int, key: str, labels: Sequence[str] | None = None
 ) -> tuple[Metrics, dict[str, Interval]]:
     """Metrics and 95 % intervals of one classifier's counts, as every run reports them."""
     # the same draws for every classifier: equal decisions have equal intervals
     rng = generator(seed, "bootstrap", key)
     spans = _widened(bootstrap(counts, rng, notion), counts, notion, rng)
-    return Metrics.from_counts(counts, names, notion, warn=False), spans
+    return Metrics.from_counts(counts, names, notion, warn=False, label_names=labels), spans
 
 
 def subgroups(
@@ -184,7 +199,7 @@ def subgroups(
     left: npt.NDArray[np.integer],
     centred: npt.NDArray[np.float64],
 ) -> list[Subgroup]:
-    """How every (group, label) stands: answers so far, people left by guess (G, 2), centred accuracy (G, 2)."""
+    """How every (group, label) stands: answers so far, people left by guess (G, K), centred accuracy (G, K)."""
     rows, groups = answers.known()
     return [
         {
@@ -236,7 +251,7 @@ def _widened(
     So three people who are all recognised do not make a rate that is certain, nor a gap that rests on it.
     """
     found = dict(intervals)
-    for rate, one in RATES.items():
+    for rate, one in RATES.items() if counts.classes == 2 else ():
         happened, people = (part[0, 0] for part in _effective_events(one, counts))  # (g,)
         sure = (people > 0) & ((happened == 0) | (happened == people))
         low, high = (stats.beta.ppf(end, happened + 0.5, people - happened + 0.5) for end in (0.025, 0.975))
@@ -262,8 +277,8 @@ def _effective_events(notion: Notion, counts: GroupCounts) -> tuple[npt.NDArray[
     return happened * shrunk, people * shrunk
 
 
-def named_intervals(intervals: Mapping[str, Interval], names: Sequence[str]) -> Intervals:
-    """Intervals as result.json has them."""
+def named_intervals(intervals: Mapping[str, Interval], names: Sequence[str], labels: Sequence[str] = ()) -> Intervals:
+    """Intervals as result.json has them; of more than two labels, also those of each."""
     groups: dict[str, RateIntervals] = {
         name: {
             "tpr": _pair(intervals["tpr"], g),
@@ -273,6 +288,9 @@ def named_intervals(intervals: Mapping[str, Interval], names: Sequence[str]) -> 
         }
         for g, name in enumerate(names)
     }
+    if len(labels) > 2:
+        for g, name in enumerate(names):
+            groups[name]["labels"] = {label: _label_intervals(intervals, y, g) for y, label in enumerate(labels)}
     return {
         "accuracy": _pair(intervals["accuracy"]),
         "balanced_accuracy": _pair(intervals["balanced_accuracy"]),
@@ -281,6 +299,11 @@ def named_intervals(intervals: Mapping[str, Interval], names: Sequence[str]) -> 
         "eop": _pair(intervals["eop"]),
         "groups": groups,
     }
+
+
+def _label_intervals(intervals: Mapping[str, Interval], label: int, group: int) -> LabelIntervals:
+    tpr, fpr, selection_rate, precision = (_pair(intervals[own], label, group) for own in LABEL_RATES.values())
+    return {"tpr": tpr, "fpr": fpr, "selection_rate": selection_rate, "precision": precision}
 
 
 def _pair(interval: Interval, *place: int) -> Ends:
@@ -294,6 +317,23 @@ def tested(point: CurveMetrics) -> Tested:
         "balanced_accuracy": point["balanced_accuracy"],
         "gap": point["gap"],
     }
+
+
+def cell_weights(dataset: Dataset, correction: AnyCorrection) -> list[CellWeight]:
+    """A correction's direction by names: how far it shifts the margin of one group's people of some labels."""
+    labels = [
+        [name for name, inside in zip(dataset.label_names, cell, strict=True) if inside]
+        for cell in correction.scores.cells.T
+    ]
+    found: list[CellWeight] = []
+    events = 1 if isinstance(correction, Correction) else correction.counted.shape[1]
+    for place, weights in enumerate(correction.direction):
+        for name, weight in zip(dataset.group_names, weights, strict=True):
+            entry: CellWeight = {"labels": labels[place // events], "group": name, "weight": float(weight)}
+            if isinstance(correction, ClassCorrection):
+                entry["decision"] = dataset.label_names[correction.counted.ravel()[place]]
+            found.append(entry)
+    return found
 
 
 def named_cells(dataset: Dataset, cells: Sequence[tuple[int, int]]) -> list[list[str]]:
