@@ -23,12 +23,12 @@ import numpy.typing as npt
 from apod.audit import Audit, audit
 from apod.audit.estimate import ENOUGH
 from apod.audit.json_types import EstimateJson, ToldJson
-from apod.campaign.engine import Auditable, Correcting, Engine, Model
+from apod.campaign.engine import Auditable, Correcting, Engine, Model, Several
 from apod.campaign.json_types import AuditedGapsJson, AuditedViewJson, AuditedViews
 from apod.campaign.materials import Materials
 from apod.campaign.settings import CampaignSettings
 from apod.campaign.state import Proposal, State
-from apod.campaign.votes import Collected
+from apod.campaign.votes import HANDED_IN, Collected
 from apod.data.dataset import IntArray
 from apod.errors import BudgetError, InputError
 from apod.fairness.notions import EQUALIZED_ODDS
@@ -223,21 +223,23 @@ def audit_campaign(
     collected: Collected,
     classifier: APODClassifier | None = None,
     strength: float | None = None,
+    attribute: int = 0,
 ) -> Audit | None:
     """What the audit answers say of decisions about the people held out; None while there are none.
 
     Decisions are those of the latest base model ("before"); or of a fitted classifier at strength 0 ("before") and at
     its own, where that is another ("after"). Where the model is what the classifier will be, they are its own, at this
-    strength. Proxies are f_a's, which has never seen an audit answer.
+    strength. Proxies are f_a's, which has never seen an audit answer. With several attributes it is about one of them.
     """
-    rows = materials.held_out()
-    known = np.isin(rows, materials.known())
-    answered = [answer for answer in collected.each[0].weigh("audit") if np.isin(answer.row, rows)]
+    rows, own, groups = materials.held_out(), collected.each[attribute], materials.settings.asked[attribute].groups
+    handed_in = [item.row for item in own.known if item.annotator == HANDED_IN]  # those speak for themselves
+    known = np.isin(rows, np.union1d(materials.known(), np.array(handed_in, dtype=np.int64)))
+    answered = [answer for answer in own.weigh("audit") if np.isin(answer.row, rows)]
     if not np.isin([answer.row for answer in answered], rows[~known]).any():
         return None
     if not isinstance(engine, Auditable):
         raise InputError(NOT_AUDITABLE)
-    answers = np.zeros((len(rows), len(materials.settings.groups)))
+    answers = np.zeros((len(rows), len(groups)))
     for answer in answered:
         answers[np.searchsorted(rows, answer.row), answer.group] += answer.weight
     if isinstance(engine, Correcting):
@@ -250,9 +252,11 @@ def audit_campaign(
         materials.labels()[rows],
         decisions,
         answers,
-        materials.settings.groups,
+        groups,
         probability=_probability(materials, engine, rows, (answers.sum(axis=1) > 0) & ~known),
-        proxies=engine.proxies(model, rows),
+        proxies=engine.proxies_of(attribute, model, rows)
+        if isinstance(engine, Several)
+        else engine.proxies(model, rows),
         notion=getattr(engine, "notion", EQUALIZED_ODDS),  # an engine of one's own need not have one
         seed=materials.settings.seed,
     )
@@ -274,7 +278,7 @@ def audit_advice(budget: int, share: float, overlap: int) -> str | None:
     return f"An audit of {people} people says nothing about a gap, one of about {ENOUGH} does: {proposed}."
 
 
-def gaps_of(audit: Audit, materials: Materials, collected: Collected) -> AuditedGapsJson:
+def gaps_of(audit: Audit, materials: Materials, collected: Collected, attribute: int = 0) -> AuditedGapsJson:
     """An audit as the dashboard shows it: gaps, whether they say anything, groups' rates, the answers behind them."""
     found = audit.to_dict()
     views: AuditedViews = {}
@@ -286,15 +290,15 @@ def gaps_of(audit: Audit, materials: Materials, collected: Collected) -> Audited
         else:
             views["after"] = shown
     change = None if found["change"] is None else found["change"]["gap"]
-    told = told_by_group(materials, collected)
+    told = told_by_group(materials, collected, attribute)
     return {"answers": audit.drawn, **views, "change": change, "told": told, "notes": found["notes"]}
 
 
-def told_by_group(materials: Materials, collected: Collected) -> dict[str, ToldJson]:
+def told_by_group(materials: Materials, collected: Collected, attribute: int = 0) -> dict[str, ToldJson]:
     """How many audit answers there are of every group and label: what its rates rest on."""
-    names = materials.settings.groups
+    names = materials.settings.asked[attribute].groups
     told: dict[str, ToldJson] = {name: {"negative": 0, "positive": 0} for name in names}
-    for answer in collected.each[0].weigh("audit"):
+    for answer in collected.each[attribute].weigh("audit"):
         if answer.weight > 0.5:  # where annotators disagree, the group that most of them say
             told[names[answer.group]]["positive" if materials.label(answer.row) else "negative"] += 1
     return told

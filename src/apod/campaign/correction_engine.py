@@ -170,7 +170,7 @@ class CorrectionEngine:
 
     def mitigated(self, answers: Sequence[GroupAnswer], trial: Trial | None = None) -> ModelMitigation | None:
         """The same with everything it was chosen by, draws included."""
-        rows, known = self._rows.learnable([answer for answer in answers if answer.attribute == 0])
+        rows, known = self._rows.learnable(answers)
         if len(set(rows)) < min(FIRST_ANSWERS, self._materials.budget()):
             return None
         own = copy.copy(self._mitigation)
@@ -248,36 +248,48 @@ class CorrectionEngine:
         self, model: CorrectionModel | None, answers: Sequence[GroupAnswer], unavailable: AbstractSet[int], k: int
     ) -> list[Proposal]:
         """The selector's choices after these answers; questions that are out count as answered in expectation."""
-        told = self._told(answers)
+        told = self._people(answers)
         gold = set(self._rows.inside(self._materials.gold()))
-        asked = [row for row in self._rows.inside(unavailable) if row not in told]
+        closed = self._rows.inside(unavailable)
+        asked = [row for row in closed if row not in told]
         with blas_on_one_thread:
             if self.settings.selector in RANDOM_SHARES or model is None:
                 by, share = RANDOM_SHARES.get(self.settings.selector, ("label", 1.0))
-                chosen = self._asked(told, asked, gold, by, share if model is not None else 1.0, k)
+                chosen = self._asked(answers, closed, gold, by, share if model is not None else 1.0, k)
             else:
                 own = self.mitigated(answers)
                 chosen = [] if own is None else one_by_one([question.choice for question in own.ask(k, asked)])
         return [proposal(self._materials, self._rows, choice) for choice in chosen]
 
     def _asked(
-        self, told: Mapping[int, Floats], asked: Sequence[int], gold: AbstractSet[int], by: str, share: float, k: int
+        self,
+        answers: Sequence[GroupAnswer],
+        closed: Sequence[int],
+        gold: AbstractSet[int],
+        by: str,
+        share: float,
+        k: int,
     ) -> list[Choice]:
         """By the posterior of f_a: random people of a stratum, and those who tell most about the gap."""
-        people = self.population.people
+        people, told = self.population.people, self._people(answers)
         strata = people.labels if by == "label" else 2 * people.labels + people.decisions
-        asking = Asking(self.population, strata, self._seed, share)
-        for row, likelihood in told.items():
-            asking.add_answer(row, likelihood)
-        out = [row for row in asked if row not in gold]
+        asking = self._asking(answers, closed, strata, share)
+        out = [row for row in closed if row not in told and row not in gold]
         rng = generator(self._seed, "select", self.settings.selector, self._key, len(told) + len(out))
         return asking.choose(k, out, rng, barred=sorted(gold))
+
+    def _asking(self, answers: Sequence[GroupAnswer], closed: Sequence[int], strata: IntArray, share: float) -> Asking:
+        """What chooses questions after these answers."""
+        asking = Asking(self.population, strata, self._seed, share)
+        for row, likelihood in self._told(answers).items():
+            asking.add_answer(row, likelihood)
+        return asking
 
     def measure(self, model: CorrectionModel, answers: Sequence[GroupAnswer]) -> OutcomeJson:
         """What the model is expected to do; the map of the pool is made along with the first."""
         held_out = None if self.base.held_out is None else self.base.held_out.inputs
         remember_plane(self._materials, lambda: self._rows.everybody(self.base.pool.people.inputs, held_out))
-        return {"round": len(self._told(answers)), **model.outcome}
+        return {"round": len(self._people(answers)), **model.outcome}
 
     def decisions(self, model: CorrectionModel | None, rows: IntArray) -> dict[str, IntArray]:
         """Of held-out people: before, by the model as it is."""
@@ -319,9 +331,13 @@ class CorrectionEngine:
         assert self.base.held_out is not None
         return self.base.held_out.take(places)
 
+    def _people(self, answers: Sequence[GroupAnswer]) -> set[int]:
+        """Whose groups are known, as far as may be learnt from them."""
+        return set(self._rows.learnable(answers)[0])
+
     def _told(self, answers: Sequence[GroupAnswer]) -> dict[int, Floats]:
         """Of every answered row, how likely the answers are by group: one-hot where they are certain."""
-        rows, known = self._rows.learnable([answer for answer in answers if answer.attribute == 0])
+        rows, known = self._rows.learnable(answers)
         found: dict[int, Floats] = {}
         for row, answer in zip(rows, known, strict=True):
             found.setdefault(row, np.zeros(self.population.n_groups))[answer.group] += answer.weight

@@ -181,6 +181,15 @@ class Verifying(Protocol):
         ...
 
 
+@runtime_checkable
+class Several(Protocol):
+    """What an engine of several attributes offers besides, where a campaign is to be audited while it runs."""
+
+    def proxies_of(self, attribute: int, model: Any, rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """(n, g) P(group) of these rows in one attribute by the training answers."""
+        ...
+
+
 EngineFactory = Callable[["Materials"], Engine]
 
 

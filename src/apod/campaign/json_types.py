@@ -9,6 +9,13 @@ from apod.method.outlook import ConfirmingJson, CorrectionOutlookJson, OutlookJs
 from apod.method.theorem1 import BoundJson
 
 
+class ExpectedGapJson(TypedDict):
+    """The gap to expect by the answers."""
+
+    gap: float | None
+    interval: list[float | None]
+
+
 class CurvePointJson(TypedDict):
     """What one strength achieves on the pool; a correction says more of it than a head."""
 
@@ -19,13 +26,7 @@ class CurvePointJson(TypedDict):
     interval: NotRequired[list[float | None]]
     balanced_accuracy: NotRequired[float]
     changed: NotRequired[float]
-
-
-class ExpectedGapJson(TypedDict):
-    """The gap to expect by the answers."""
-
-    gap: float | None
-    interval: list[float | None]
+    attributes: NotRequired[dict[str, ExpectedGapJson]]  # of each of several, the first included
 
 
 class ExpectedGapsJson(TypedDict):
@@ -33,6 +34,7 @@ class ExpectedGapsJson(TypedDict):
 
     base: ExpectedGapJson
     selected: ExpectedGapJson
+    attributes: NotRequired[dict[str, ExpectedGapsJson]]  # of each of several, and of their intersections
 
 
 class SpeakingGapJson(ExpectedGapJson):
@@ -46,6 +48,7 @@ class SpeakingGapsJson(TypedDict):
 
     base: SpeakingGapJson
     selected: SpeakingGapJson
+    attributes: NotRequired[dict[str, SpeakingGapsJson]]
 
 
 class ChosenJson(TypedDict):
@@ -88,6 +91,7 @@ class AuditedPointJson(AuditedGapsJson):
     """The same of a model at one strength."""
 
     strength: float | None
+    attributes: NotRequired[dict[str, AuditedGapsJson | None]]  # of each of several, the first included
 
 
 class VerificationJson(TypedDict):
@@ -301,6 +305,7 @@ class FullStatusJson(StatusJson, OutlookShownJson):
     """What `apod status --json` prints."""
 
     audit: AuditJson | None
+    audits: NotRequired[dict[str, AuditJson | None]]  # of each of several attributes
     operating_point: OperatingPointJson | None
     verification: VerificationJson | None
     by_annotator: NotRequired[list[AnnotatorJson]]

@@ -8,14 +8,14 @@ may take its place under the same name, with another `basis`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from apod.campaign.json_types import CurvePointJson, ExpectedGapJson, HeadBoundJson, OutcomeJson
+from apod.campaign.json_types import CurvePointJson, ExpectedGapJson, ExpectedGapsJson, HeadBoundJson, OutcomeJson
 from apod.campaign.materials import PLANE, Materials
 from apod.data.blocks import BLOCK, is_large
 from apod.fairness.metrics import soft_group_counts
@@ -84,7 +84,8 @@ def measure_correction(fitted: FittedCorrection, seed: int) -> OutcomeJson:
                 "balanced_accuracy": (right[positive].mean() + right[~positive].mean()) / 2,
                 "selected": own.mean(),
                 "changed": (own != decided).mean(),
-                **_expected(gap),
+                "gap": gap.gap,
+                "interval": [gap.low, gap.high],
             }
         )
     base, selected = fitted.estimates(people, seed)
@@ -101,6 +102,26 @@ def measure_correction(fitted: FittedCorrection, seed: int) -> OutcomeJson:
         "outlook_covers": True,
     }
     return cast(OutcomeJson, plain(_rounded(outcome)))
+
+
+INTERSECTIONS = "intersections"
+"""Under which name these stand beside the attributes."""
+
+
+def with_attributes(outcome: OutcomeJson, parts: Mapping[str, FittedCorrection], seed: int) -> OutcomeJson:
+    """The outcome with the gaps to expect of every attribute, at every strength and at the one chosen."""
+    first = next(iter(parts.values()))
+    people, place = len(first.population), first.chosen.strength + 1 if first.strength > 0 else 0
+    paths = {name: [_expected(gap) for gap in part.path_estimates(people, seed)] for name, part in parts.items()}
+    curve: list[CurvePointJson] = [
+        {**point, "attributes": {name: path[at] for name, path in paths.items()}}
+        for at, point in enumerate(outcome["curve"])
+    ]
+    each: dict[str, ExpectedGapsJson] = {
+        name: {"base": path[0], "selected": path[place]} for name, path in paths.items()
+    }
+    found: OutcomeJson = {**outcome, "curve": curve, "estimate": {**outcome["estimate"], "attributes": each}}
+    return cast(OutcomeJson, plain(_rounded(found)))
 
 
 def _rounded(value: Any) -> Any:

@@ -20,6 +20,7 @@ from apod.campaign.json_types import (
     AuditedGapsJson,
     ChosenJson,
     CurvePointJson,
+    ExpectedGapJson,
     OperatingPointJson,
     OutcomeJson,
     SpeakingGapJson,
@@ -130,11 +131,17 @@ def _measured_point(outcome: OutcomeJson, operating: ChosenJson, chosen: float |
     estimate: SpeakingGapsJson | None = (
         None if strength not in gaps else {"base": gaps[0.0], "selected": gaps[strength]}
     )
+    each = {point["strength"]: point.get("attributes") for point in outcome["curve"]}
+    base, selected = each.get(0.0), each.get(strength)
+    if estimate is not None and base and selected:
+        estimate["attributes"] = {
+            name: {"base": _expected(base[name]), "selected": _expected(selected[name])} for name in base
+        }
     told = outcome["confirmation"], outcome.get("verification")
     return OperatingPoint(strength, because, chosen is not None, audit, estimate, *told)
 
 
-def _expected(point: CurvePointJson) -> SpeakingGapJson:
+def _expected(point: CurvePointJson | ExpectedGapJson) -> SpeakingGapJson:
     low, high = point["interval"]
     says = low is not None and high is not None and not tells_little(low, high)
     return {"gap": point["gap"], "interval": [low, high], "says": says}

@@ -10,6 +10,7 @@ import json
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 import numpy as np
 from sqlalchemy import Connection, delete, func, insert, select
@@ -17,7 +18,7 @@ from sqlalchemy import Connection, delete, func, insert, select
 from apod.campaign import schema
 from apod.campaign.engine import Auditable, Engine, GroupAnswer, Measuring, Model
 from apod.campaign.events import canonical
-from apod.campaign.json_types import AuditedPointJson, OutcomeJson
+from apod.campaign.json_types import AuditedGapsJson, AuditedPointJson, OutcomeJson
 from apod.campaign.log import moment
 from apod.campaign.materials import Materials
 from apod.campaign.settings import CampaignSettings
@@ -127,7 +128,16 @@ def _audited(
     if not isinstance(engine, Auditable):
         return None
     found = audit_campaign(materials, engine, model, collected, strength=strength)
-    return None if found is None else {**gaps_of(found, materials, collected), "strength": strength}
+    if found is None:
+        return None
+    each: dict[str, AuditedGapsJson | None] = {}
+    for place, name in enumerate(materials.settings.columns):
+        own = audit_campaign(materials, engine, model, collected, strength=strength, attribute=place)
+        each[name] = None if own is None else gaps_of(own, materials, collected, place)
+    own_gaps = gaps_of(found, materials, collected)
+    if len(each) > 1:
+        return {**own_gaps, "strength": strength, "attributes": each}
+    return cast(AuditedPointJson, {**own_gaps, "strength": strength})
 
 
 def write_outcome(

@@ -201,8 +201,10 @@ class Owner:
             return found
         return engine.fit(self.answers(), None)
 
-    def audit(self, classifier: APODClassifier | None = None) -> Audit | None:
+    def audit(self, classifier: APODClassifier | None = None, attribute: str | None = None) -> Audit | None:
         """What the audit answers say, with intervals; None while there are none.
+
+        With several attributes, what they say of one of them: the first, or the one that is named.
 
         Of the latest base model and, where that is corrected, its operating point; or of a fitted classifier, as
         `classifier()` gives it, before and after mitigation.
@@ -212,7 +214,8 @@ class Owner:
         found = self._session.refitter.snapshot()
         model = self._session.refitter.load(found)
         engine, materials = self._session.numerics()
-        return audit_campaign(materials, engine, model, found.collected, classifier, found.strength)
+        place = 0 if attribute is None else self._session.settings.place_of(attribute)
+        return audit_campaign(materials, engine, model, found.collected, classifier, found.strength, place)
 
     def annotators(self) -> list[AnnotatorReport]:
         """Each annotator's work and estimated accuracy: for the owner, not for annotators."""

@@ -45,6 +45,8 @@ def default_engine(materials: Materials) -> Engine:
     """The numerics of this package, by the method that the campaign was created with."""
     corrects = settings_of(materials.settings.engine).corrects
     module, name = ("correction_engine", "CorrectionEngine") if corrects else ("heads_engine", "MitigationEngine")
+    if len(materials.settings.asked) > 1:
+        module, name = "attributes_engine", "AttributesEngine"
     engine: Engine = getattr(importlib.import_module(f"apod.campaign.{module}"), name)(materials)
     return engine
 

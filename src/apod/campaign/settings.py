@@ -345,8 +345,8 @@ def own_options(
     options = {RENAMED.get(name, name): value for name, value in options.items()}
     kept = {**options, "body": _body(options, pool)}
     chosen = settings_of(kept)
-    if pool.attributes > 1 and not chosen.corrects:
-        raise InputError("Heads know one attribute: ask about one, or leave the body and its preset out.")
+    if pool.attributes > 1:
+        _check_several(chosen, verify_share)
     if pool.scored and not chosen.corrects:
         raise InputError("Scores are corrected, not trained on: leave them out, or leave the body and its preset out.")
     if chosen.body == "precomputed" and chosen.proxy == "laplace":
@@ -356,6 +356,21 @@ def own_options(
     if least_gain and not (chosen.corrects or chosen.looks_ahead):
         raise InputError("A least gain looks ahead by a posterior: leave out the preset, or choose heads.")
     return kept
+
+
+def _check_several(chosen: Settings, verify_share: float) -> None:
+    """Refuse what is for one attribute alone."""
+    from apod.method.model_mitigation import RANDOM_SHARES
+
+    if not chosen.corrects:
+        raise InputError("Heads know one attribute: ask about one, or leave the body and its preset out.")
+    if chosen.selector not in RANDOM_SHARES:
+        known = ", ".join(RANDOM_SHARES)
+        raise InputError(f"The selector {chosen.selector!r} asks about one attribute, several are asked by {known}.")
+    if chosen.group_share is not None or chosen.group_probability is not None:
+        raise InputError("What is known of the groups beforehand is told of one attribute: leave it out.")
+    if verify_share:
+        raise InputError("A correction for several attributes is not verified yet: leave --verify-share out.")
 
 
 def _body(options: Mapping[str, object], pool: Shape) -> str | None:

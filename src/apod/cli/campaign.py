@@ -225,6 +225,7 @@ def status(
         found: FullStatusJson = {
             **counts,
             "audit": latest_audit(opened) if counts["by_purpose"].get("audit") else None,
+            "audits": {},
             **results.outlook_shown(),
             "operating_point": None if point is None else point.to_json(),
             "verification": results.verification(),
@@ -232,6 +233,10 @@ def status(
         }
         if not annotators:
             del found["by_annotator"]
+        if len(counts["attributes"]) > 1 and found["audit"] is not None:
+            found["audits"] = {one["name"]: latest_audit(opened, one["name"]) for one in counts["attributes"]}
+        else:
+            del found["audits"]
     if as_json:
         echo_json(found)
         return

@@ -14,18 +14,18 @@ from apod.cli.shared import FILES, JSON, NAME, URL, echo, echo_json, opened_camp
 if TYPE_CHECKING:
     from apod.audit.json_types import AuditJson
     from apod.campaign import Campaign
-    from apod.campaign.json_types import FullStatusJson, OperatingPointJson
+    from apod.campaign.json_types import FullStatusJson, OperatingPointJson, SpeakingGapJson, SpeakingGapsJson
 
 
 CHANGE = "change with it"
 
 
-def latest_audit(opened: Campaign) -> AuditJson | None:
+def latest_audit(opened: Campaign, attribute: str | None = None) -> AuditJson | None:
     """The audit of the latest base model; None where the engine has no decisions to audit."""
     from apod.errors import InputError
 
     try:
-        found = opened.owner.audit()
+        found = opened.owner.audit(attribute=attribute)
     except InputError:
         return None
     return None if found is None else found.to_dict()
@@ -93,6 +93,19 @@ def show_status(found: FullStatusJson) -> None:
         show_audit(found["audit"], point)
     for said in expected:
         echo(f"  {said}")
+    estimate = None if point is None else point["estimate"]
+    for name, gaps in ({} if estimate is None else estimate.get("attributes", {})).items():
+        echo(f"  {name}: {gaps_in_words(gaps)}")
+
+
+def gaps_in_words(gaps: SpeakingGapsJson) -> str:
+    """The gaps to expect in one attribute, before and after; what says nothing says so."""
+    from apod.report.words import points
+
+    def said(gap: SpeakingGapJson) -> str:
+        return f"{points(gap['gap'])} points" if gap["says"] and gap["gap"] is not None else "not known yet"
+
+    return f"gap to expect {said(gaps['base'])} without mitigation, {said(gaps['selected'])} with it"
 
 
 def point_text(point: OperatingPointJson | None) -> str:
