@@ -354,6 +354,7 @@ def test_progress_tells_of_every_part_and_of_what_is_under_way(tmp_path: Path, m
         (["--datasets", "example", "--seeds", "0"], "--seeds must be at least 1, got 0."),
         (["--datasets", "example", "--jobs", "0"], "--jobs must be at least 1, got 0."),
         (["--datasets", ","], "Nothing to compare"),
+        (["--datasets", "example", "--embed", "efficientnet-lite0"], "--embed is for pictures: name a dataset of them"),
         (["--datasets", "example", "--methods", ","], "Nothing to compare"),
     ],
 )

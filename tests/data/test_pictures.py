@@ -11,11 +11,15 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
+from apod.bench.unit import PictureSource
 from apod.cli import main
 from apod.data import load_dataset
-from apod.data.pictures import PictureSet, decode_square, load_celeba, read_attributes
+from apod.data.pictures import PictureSet, celeba_content, decode_square, load_celeba, read_attributes
 from apod.errors import DataUnavailable, InputError, UnknownName
+from apod.method.settings import PRESETS
+from apod.models.picture_embedder import ModulePictures
 from apod.models.picture_training import ImageSettings, image_embeddings
 
 Image = pytest.importorskip("PIL.Image", reason="needs pillow, the [images] extra")
@@ -294,3 +298,21 @@ def test_real_pictures_are_read_and_embedded(shared_dir: Path, tmp_path: Path) -
     embeddings = image_embeddings(loaded.pictures, np.arange(32), how, 0, tmp_path)
     assert embeddings.shape == (48, 16)
     assert embeddings.std(axis=0).min() > 0, "no column says the same of everybody"
+
+
+class MeanColour(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.mean(dim=(2, 3))
+
+
+def test_a_comparison_takes_a_pretrained_body_in_the_place_of_the_papers(tmp_path: Path) -> None:
+    root, embedder = make_celeba(tmp_path), ModulePictures(MeanColour(), size=(16, 16))
+    trained, embedded = PictureSource("celeba-hair", root), PictureSource("celeba-hair", root, embedder=embedder)
+    settings = PRESETS["paper"]
+    assert trained.fingerprint(settings) != embedded.fingerprint(settings)
+    found = embedded.embeddings(settings, 0, tmp_path / "bodies", lambda done, total, text: None).numpy()
+    colours = np.array([embedder.forward([embedder.prepare(jpeg(index))])[0] for index in range(8)])
+    train = embedded.split(0).train
+    centred = colours - colours[train].mean(axis=0)
+    np.testing.assert_allclose(found, centred / np.sqrt((centred[train] ** 2).mean()), atol=1e-5)
+    assert [cell == jpeg(index) for index, cell in enumerate(celeba_content(root, NAMES).cells.values)] == [True] * 8

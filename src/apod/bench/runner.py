@@ -23,6 +23,7 @@ from apod.bench.methods import PAPER, Method, resolve
 from apod.bench.store import Part, ResultStore
 from apod.bench.unit import OwnTable, Progress, Source, UnitData, failed_part, identity, load_source, run_arm, run_key
 from apod.data import Dataset
+from apod.data.pictures import CELEBA_GROUPS
 from apod.errors import InputError
 from apod.files import digest
 from apod.method.checks import answers_allowed
@@ -48,18 +49,21 @@ class BenchPlan:
     retry_failed: bool = False
     skip_bad: bool = False  # leave out pictures that do not decode or have no attributes
     own: OwnTable | None = None  # the user's table, one of the datasets by its name
+    embed: str | None = None  # what embeds pictures, in the place of a body trained on them
 
     def __post_init__(self) -> None:
         if not (self.datasets and self.methods and self.seeds):
             raise InputError("Nothing to compare: name at least one dataset, one method and one seed.")
         if self.strengths is not None and not (self.strengths and all(0 < s < float("inf") for s in self.strengths)):
             raise InputError(f"Strengths must be positive numbers, got {list(self.strengths)}.")
+        if self.embed is not None and not set(self.datasets) & set(CELEBA_GROUPS):
+            raise InputError(f"--embed is for pictures: name a dataset of them ({', '.join(CELEBA_GROUPS)}).")
 
     def source(self, name: str) -> Source:
         """The task of this name."""
         if self.own is not None and name == self.own.name:
             return self.own.source()
-        return load_source(name, self.data_dir, self.skip_bad)
+        return load_source(name, self.data_dir, self.skip_bad, self.embed)
 
     def runs(self) -> list[RunName]:
         """Every (method, value) of one unit."""

@@ -23,7 +23,7 @@ from apod.data import DATASETS, Dataset, Split, load_dataset, split_rows
 from apod.data.dataset import UNKNOWN
 from apod.data.files import table_name
 from apod.data.own import FileColumns, load_file
-from apod.data.pictures import CELEBA_GROUPS, load_celeba
+from apod.data.pictures import CELEBA_GROUPS, celeba_content, load_celeba
 from apod.errors import InputError, UnknownName
 from apod.fairness.metrics import METRICS, GroupCounts, group_counts
 from apod.files import digest, replacing
@@ -32,6 +32,9 @@ from apod.method.choice import BestHeads, RoundScores, score_heads
 from apod.method.pod import Training, pretrain_head
 from apod.method.prepare import make_pool, prepare
 from apod.method.settings import Settings
+from apod.models.embedder import Embedder
+from apod.models.embedders import open_picture_embedder
+from apod.models.embedding import embed_content
 
 Progress = Callable[[int, int, str], None]
 
@@ -126,29 +129,40 @@ class OwnTable:
 
 
 class PictureSource:
-    """A CelebA task: both share pictures, split and body, which is trained without any label."""
+    """A CelebA task: both share pictures, split and body: trained without any label, or pre-trained (an embedder)."""
 
-    def __init__(self, task: str, data_dir: Path | None, skip_bad: bool = False) -> None:
+    def __init__(
+        self, task: str, data_dir: Path | None, skip_bad: bool = False, embedder: Embedder | None = None
+    ) -> None:
         from apod.models.picture_training import ImageSettings
 
-        self._settings = ImageSettings()
+        self._settings, self._embedder, self._data_dir = ImageSettings(), embedder, data_dir
         task_name: Literal["hair", "young"] = "hair" if task == "celeba-hair" else "young"
         self._set = load_celeba(task_name, data_dir, size=self._settings.size, skip_bad=skip_bad)
         self.dataset = self._set.dataset(np.empty((len(self._set), 0), dtype=np.float32))
 
     def fingerprint(self, settings: Settings) -> str:
-        """Of pictures, labels, groups and the picture body's settings."""
-        return _digest(self.dataset, repr(self._settings).encode(), self._set.pictures.tobytes())
+        """Of pictures, labels, groups and the picture body's settings, or the embedder."""
+        body = repr(self._settings) if self._embedder is None else self._embedder.fingerprint
+        return _digest(self.dataset, body.encode(), self._set.pictures.tobytes())
 
     def split(self, seed: int) -> Split:
         """The same for both tasks."""
         return self._set.split(seed)
 
     def embeddings(self, settings: Settings, seed: int, folder: Path, progress: Progress) -> Tensor:
-        """Trained once per seed for both tasks, resumed where it was interrupted, kept by content."""
+        """Trained once per seed for both tasks, resumed where it was interrupted, kept by content; of an embedder the
+        same for all seeds but for the training part's mean and deviation: columns keep their proportions."""
         from apod.models.picture_training import image_embeddings
 
         train = self.split(seed).train
+        if self._embedder is not None:
+            content = celeba_content(self._data_dir, self._set.names)
+            found = embed_content(self._embedder, content, folder, progress)
+            if found.unusable:
+                raise InputError(f"{found.names(content)}. Replace them.")
+            centred = found.rows - found.rows[train].mean(axis=0)
+            return torch.from_numpy(centred / max(float(np.sqrt((centred[train] ** 2).mean())), 1e-12))
         return torch.from_numpy(image_embeddings(self._set.pictures, train, self._settings, seed, folder, progress))
 
 
@@ -156,10 +170,11 @@ def _digest(dataset: Dataset, *parts: bytes) -> str:
     return digest(repr([dataset.name, dataset.task]), dataset.labels, dataset.groups, *parts)
 
 
-def load_source(name: str, data_dir: Path | None, skip_bad: bool = False) -> Source:
-    """The task of this name; an unknown one suggests the nearest. `skip_bad`: leave out pictures of no use."""
+def load_source(name: str, data_dir: Path | None, skip_bad: bool = False, embed: str | None = None) -> Source:
+    """The task of this name; an unknown one suggests the nearest. `skip_bad`: leave out pictures of no use · embed: the
+    picture embedder, in the place of a body that is trained."""
     if name in CELEBA_GROUPS:
-        return PictureSource(name, data_dir, skip_bad)
+        return PictureSource(name, data_dir, skip_bad, None if embed is None else open_picture_embedder(embed))
     if name not in DATASETS:
         raise UnknownName("dataset", name, [*DATASETS, *CELEBA_GROUPS])
     return TableSource(load_dataset(name, data_dir=data_dir))

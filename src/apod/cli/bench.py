@@ -45,6 +45,9 @@ def bench(
     skip_bad: bool = typer.Option(
         False, "--skip-bad", help="Leave out pictures that do not decode or have no attributes; otherwise an error."
     ),
+    embed: str | None = typer.Option(
+        None, help="CelebA: a pre-trained body (efficientnet-lite0, or as in `apod run`) in the place of the paper's."
+    ),
     data_dir: Path | None = typer.Option(None, help="Folder with data files; APOD_DATA is another way to name it."),
     engine: str = ENGINE,
     address: str | None = ADDRESS,
@@ -90,6 +93,7 @@ def bench(
         retry_failed=retry_failed,
         skip_bad=skip_bad,
         own=own,
+        embed=embed,
     )
     with shown_progress("Banks of heads") as show, chosen_backend(engine, address) as (backend, processors):
         store = run_bench(

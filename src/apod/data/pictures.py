@@ -10,7 +10,7 @@ import os
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from apod.data.contents import Content, Inline
 from apod.data.dataset import Dataset, IntArray, Split, Task, split_rows
 from apod.errors import DataUnavailable, InputError, UnknownName
 
@@ -135,6 +136,12 @@ def load_celeba(
         task=Task(budget=CELEBA_BUDGET, embedding=256, hidden=rule.hidden, metric="delta_eo"),
         notes=notes,
     )
+
+
+def celeba_content(data_dir: str | Path | None, names: Sequence[str]) -> Content:
+    """The files of these pictures, as a column to embed."""
+    with open_pictures(_celeba_folder(data_dir)) as sources:
+        return Content("face", "picture", Inline(tuple(sources[name]() for name in names)))
 
 
 def find_celeba(data_dir: str | Path | None) -> Path | None:
