@@ -68,7 +68,7 @@ class Phases:
         print(f"  {name:44s} {took['seconds']:8.1f} s   {took['peak_gb']:6.2f} GB", file=sys.stderr, flush=True)
 
 
-def run(folder: Path, answers: int, phases: Phases) -> dict[str, Any]:
+def run(folder: Path, answers: int, preset: str, phases: Phases) -> dict[str, Any]:
     with phases.phase("campaign new"):
         campaign = Campaign.create_from_table(
             folder / "campaign.db",
@@ -77,11 +77,12 @@ def run(folder: Path, answers: int, phases: Phases) -> dict[str, Any]:
             groups=["one", "other"],
             budget=answers,
             refit="demand",
+            engine_options={"preset": preset},
         )
     names = np.array(["one", "other"])[np.load(folder / "g.npy")]
     times = []
     with campaign:
-        with phases.phase("scale the embeddings, pre-train the head"):
+        with phases.phase("build the engine"):
             campaign.engine()
         with phases.phase(f"{answers} answers"):
             while True:
@@ -104,6 +105,7 @@ def main() -> int:
     parser.add_argument("--rows", type=int, default=12_000_000)
     parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--answers", type=int, default=20)
+    parser.add_argument("--preset", default="default", help="default: a model is corrected; heads")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="bench-campaign-"))
@@ -118,7 +120,7 @@ def main() -> int:
             write_people(folder, given.rows, given.width)
         os.sync()
         start = time.perf_counter()
-        found = run(folder, given.answers, phases)
+        found = run(folder, given.answers, given.preset, phases)
     finally:
         shutil.rmtree(folder)
     took, peak = time.perf_counter() - start, max(one["peak_gb"] for one in phases.found.values())

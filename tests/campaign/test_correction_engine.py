@@ -14,11 +14,11 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_predict
 
 from apod import APODClassifier
-from apod.campaign import Campaign, EngineFactory, GroupAnswer, Materials
+from apod.campaign import Campaign, EngineFactory, GroupAnswer, Materials, create
 from apod.campaign.correction_engine import CorrectionEngine, CorrectionModel
 from apod.campaign.operating_point import BY_OWNER
 from apod.campaign.settings import CampaignSettings
-from apod.data import Dataset, make_example
+from apod.data import Dataset, blocks, make_example
 from apod.errors import InputError
 from apod.report.campaign_facts import campaign_facts
 from apod.report.campaign_page import render_campaign
@@ -240,3 +240,39 @@ def test_a_campaign_pauses_where_the_rest_of_its_budget_is_expected_to_gain_less
     while (question := campaign.ask("maria")) is not None:
         campaign.tell(question, str(campaign.settings.groups[0]))
     assert campaign.status().answered == 24  # whoever goes on wants the rest
+
+
+@pytest.mark.parametrize("audit_share", [0.0, 0.2])
+def test_of_a_large_pool_people_are_drawn_to_learn_from_and_to_ask_about(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, audit_share: float
+) -> None:
+    monkeypatch.setattr(blocks, "LARGE", 300)
+    monkeypatch.setattr(create, "DRAWN", 200)
+    people = make_example(400, seed=2)
+    known = [people.group_names[people.groups[row]] if row in (7, 301) else None for row in range(400)]
+    campaign = Campaign.create(
+        tmp_path / "people.db", people.features.to_numpy(dtype=float), people.labels, groups=list(people.group_names),
+        budget=20, refit="demand", audit_share=audit_share, known_groups=known,
+    )  # fmt: skip
+    assert campaign.settings.method is not None
+    assert campaign.settings.method.corrects
+    rows, held_out = campaign.materials.training_rows(), campaign.materials.held_out()
+    assert {7, 301} <= {*rows.tolist(), *held_out.tolist()}
+    assert 200 <= len(rows) <= 202
+    assert not np.isin(rows, held_out).any()
+    asked = []
+    while (question := campaign.ask("maria")) is not None:
+        asked.append(question.row)
+        campaign.tell(question, people.group_names[people.groups[question.row]])
+    assert len(set(asked)) == 20
+    assert set(asked) <= {*rows.tolist(), *held_out.tolist()}
+    campaign.owner.refit()
+    engine = campaign.engine()
+    assert len(engine.population) == len(rows)  # type: ignore[attr-defined]
+    assert campaign.classifier().predict(people.features.to_numpy(dtype=float)).shape == (400,)
+    shown = campaign.owner.results.pool_map()
+    assert shown is not None
+    assert shown["shown"] == len(rows) + len(held_out)
+    assert len(shown["asked"]["x"]) == 20
+    assert campaign.owner.verify_log().ok
+    campaign.close()

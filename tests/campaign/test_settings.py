@@ -30,8 +30,8 @@ VECTORS = Shape(rows=300, columns=8, groups=2, embedding=True, scored=False)
         ({"preset": "paper"}, SMALL, "contrastive"),
         ({"preset": "heads"}, VECTORS, "precomputed"),
         ({"body": "cross_entropy"}, SMALL, "cross_entropy"),
-        ({}, LARGE, "contrastive"),
-        ({}, Shape(600_000, 8, 2, embedding=True, scored=False), "precomputed"),
+        ({}, LARGE, None),
+        ({}, Shape(600_000, 8, 2, embedding=True, scored=False), None),
         ({}, Shape(600_000, 8, 2, embedding=False, scored=True), None),
     ],
 )
@@ -49,7 +49,7 @@ def test_the_method_is_named_when_a_campaign_is_created(
         ({"preset": "heads"}, 0.0, Shape(300, 8, 2, embedding=False, scored=True), "Scores are corrected"),
         ({"preset": "paper"}, 0.01, SMALL, "least gain"),
         ({"strengths": [0.5]}, 0.0, SMALL, "--preset heads"),
-        ({"caution": 0.5}, 0.0, LARGE, "leave it out"),
+        ({"preset": "heads", "caution": 0.5}, 0.0, LARGE, "leave it out"),
         ({"preset": "papre"}, 0.0, SMALL, "papre"),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -53,10 +54,13 @@ from apod.data.text_files import RECOGNISED, Dialect
 from apod.errors import InputError
 from apod.files import require_folder
 from apod.method.group_knowledge import columns_named
+from apod.randomness import generator
 
 if TYPE_CHECKING:
     from apod.models.content_columns import ContentColumns
 
+DRAWN = 150_000
+"""Of a pool above `blocks.LARGE` rows so many people are drawn to learn from and to ask about, as `apod run` does."""
 LARGEST = 1e30  # of a large pool's numbers: their squares must be numbers too
 
 
@@ -166,10 +170,27 @@ def _write(store: Store, pool: Pool, settings: CampaignSettings, handed: Handed,
     check_features(pool.features, held_out, gaps=not embedded)
     if len(held_out):
         manifest["held_out"] = files.put_array(held_out)
+    drawn = drawn_rows(len(pool.features), settings, held_out, handed.fully_known)
+    if drawn is not None:
+        manifest["drawn"] = files.put_array(drawn)
     if handed.fully_known:
         manifest["known"] = files.put_array(np.array(sorted(handed.fully_known), dtype=np.int64))
     upgrade(store)
     return _insert(store, settings, manifest, files, handed, set(held_out.tolist()))
+
+
+def drawn_rows(rows: int, settings: CampaignSettings, held_out: IntArray, known: AbstractSet[int]) -> IntArray | None:
+    """Of a large pool, whom a correction learns from and asks about, with those whose group is known; None: all."""
+    from apod.data.blocks import is_large
+
+    if not is_large(rows) or settings.method is None or not settings.method.corrects:
+        return None
+    free = np.delete(np.arange(rows), held_out)
+    if len(free) <= DRAWN:
+        return None
+    rng = generator(settings.seed, "part of a large pool", "training", settings.name)
+    drawn = rng.choice(free, DRAWN, replace=False)
+    return np.union1d(drawn, np.intersect1d(free, sorted(known))).astype(np.int64)
 
 
 def check_features(features: Any, held_out: IntArray, gaps: bool) -> None:

@@ -218,9 +218,10 @@ def pool_map(session: Session) -> MapJson | None:
         return None
     points = np.concatenate([plane["points"], *_points_later(materials)])
     size = len(points)
-    shown = np.arange(size)
-    if size > MAP_POINTS:
-        shown = np.sort(generator(0, "map", materials.campaign).choice(size, MAP_POINTS, replace=False))
+    shown = materials.placed_rows()
+    shown = shown[shown < size]
+    if len(shown) > MAP_POINTS:
+        shown = np.sort(generator(0, "map", materials.campaign).choice(shown, MAP_POINTS, replace=False))
     labels = materials.labels()
 
     def look(connection: Connection, state: State, at: int) -> tuple[list[Explained], dict[int, int]]:

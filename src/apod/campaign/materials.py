@@ -141,8 +141,21 @@ class Materials:
         return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
 
     def training_rows(self) -> IntArray:
-        """All other rows, sorted."""
-        return np.delete(np.arange(len(self)), self.held_out())
+        """All other rows, sorted; of a large pool those that were drawn to learn from, and who arrived later."""
+        rows = np.delete(np.arange(len(self)), self.held_out())
+        if self.manifest.get("drawn") is None:
+            return rows
+        return rows[np.isin(rows, self.files.array(self.manifest["drawn"])) | (rows >= self.starts[1])]
+
+    @property
+    def drawn(self) -> int | None:
+        """How many people of a large pool were drawn to learn from and to ask about; None: all may be."""
+        file = self.manifest.get("drawn")
+        return None if file is None else len(self.files.array(file))
+
+    def placed_rows(self) -> IntArray:
+        """Rows that are learnt from or held out, sorted: all, but for a large pool."""
+        return np.union1d(self.training_rows(), self.held_out())
 
     def scores(self) -> npt.NDArray[np.float64] | None:
         """(n,) everybody's score by the model that lives elsewhere; None where the campaign was given no scores."""
@@ -273,6 +286,8 @@ def _named_files(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
         yield f"the features ({part})", name, ".txt" if part == "columns" else ".npy"
     if manifest.get("held_out") is not None:
         yield "the rows held out for the audit", manifest["held_out"], ".npy"
+    if manifest.get("drawn") is not None:
+        yield "the rows drawn to learn from", manifest["drawn"], ".npy"
     if manifest.get("known") is not None:
         yield "the rows whose group was handed in", manifest["known"], ".npy"
     if manifest.get("scores") is not None:

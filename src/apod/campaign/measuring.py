@@ -181,20 +181,31 @@ def plane(embeddings: npt.NDArray[np.float32]) -> dict[str, npt.NDArray[Any]]:
 
 
 def remember_plane(materials: Materials, everybody: Callable[[], npt.NDArray[np.float32]]) -> None:
-    """Keep the map of the pool; `everybody` (n, d) in the order of the rows. Who arrived later is put on the same one.
+    """Keep the map of the pool; `everybody` (n, d) in the order of `placed_rows`. Who arrived later is put on the same.
 
     The map is linear: its axes are found again from the points of those who were there first.
     """
-    ends = materials.starts
+    ends, placed = materials.starts, materials.placed_rows()
+    cuts = np.searchsorted(placed, ends)
+
+    def spread(points: npt.NDArray[np.float32], batch: int) -> npt.NDArray[np.float32]:
+        """A point for every row of the batch; of a large pool, those who were not drawn have none of their own."""
+        found = np.zeros((ends[batch + 1] - ends[batch], 2), dtype=np.float32)
+        found[placed[cuts[batch] : cuts[batch + 1]] - ends[batch]] = points
+        return found
 
     def later(batch: int) -> dict[str, npt.NDArray[Any]]:
-        rows, step = everybody(), max(1, ends[1] // ROWS)
-        seen, points = rows[: ends[1] : step].astype(np.float64), first["points"][::step]
+        rows, step = everybody(), max(1, cuts[1] // ROWS)
+        seen, points = rows[: cuts[1] : step].astype(np.float64), first["points"][placed[: cuts[1] : step]]
         axes = np.linalg.lstsq(np.column_stack([seen, np.ones(len(seen))]), points, rcond=None)[0]
-        mine = rows[ends[batch] : ends[batch + 1]]
-        return {"points": (mine @ axes[:-1] + axes[-1]).astype(np.float32)}
+        mine = rows[cuts[batch] : cuts[batch + 1]]
+        return {"points": spread((mine @ axes[:-1] + axes[-1]).astype(np.float32), batch)}
 
-    first = materials.remember(PLANE, lambda: plane(everybody()[: ends[1]]))
+    def begun() -> dict[str, npt.NDArray[Any]]:
+        made = plane(everybody()[: cuts[1]])
+        return {**made, "points": spread(made["points"], 0)}
+
+    first = materials.remember(PLANE, begun)
     materials.remember_later(PLANE, later)
 
 

@@ -32,18 +32,21 @@ class PoolRows:
 
     def inside(self, rows: AbstractSet[int] | Sequence[int]) -> list[int]:
         """Numbers of those rows that may be learnt from, sorted."""
-        given = np.fromiter(rows, dtype=np.int64, count=len(rows))
-        if not len(self.held_out):
-            return sorted(given.tolist())
-        return sorted(np.searchsorted(self.training, np.setdiff1d(given, self.held_out)).tolist())
+        given = np.unique(np.fromiter(rows, dtype=np.int64, count=len(rows)))
+        place, inside = self._place(given)
+        found: list[int] = place[inside].tolist()
+        return found
+
+    def _place(self, rows: IntArray) -> tuple[IntArray, npt.NDArray[np.bool_]]:
+        """Where these rows are among those that may be learnt from, and which of them are there at all."""
+        place = np.searchsorted(self.training, rows)
+        return place, self.training[np.minimum(place, len(self.training) - 1)] == rows
 
     def learnable(self, answers: Sequence[GroupAnswer]) -> tuple[list[int], Sequence[GroupAnswer]]:
-        """The answers that may teach, and the numbers of their rows: some may be about people held out."""
-        if len(self.held_out):
-            barred = set(self.held_out.tolist())
-            answers = [answer for answer in answers if answer.row not in barred]
-        rows = np.array([answer.row for answer in answers], dtype=np.int64)
-        return np.searchsorted(self.training, rows).tolist(), answers
+        """The answers that may teach, and the numbers of their rows: others are of people held out, or not drawn."""
+        place, inside = self._place(np.array([answer.row for answer in answers], dtype=np.int64))
+        kept = [answer for answer, there in zip(answers, inside.tolist(), strict=True) if there]
+        return place[inside].tolist(), kept
 
     def among_held_out(self, rows: IntArray) -> IntArray:
         """Numbers of people held out; InputError where one is not."""
@@ -55,9 +58,8 @@ class PoolRows:
         """Both parts of a matrix in the order of the campaign's rows."""
         if held_out is None or not len(self.held_out):
             return training
-        both = np.empty((len(training) + len(held_out), training.shape[1]), dtype=training.dtype)
-        both[self.training], both[self.held_out] = training, held_out
-        return both
+        order = np.argsort(np.concatenate([self.training, self.held_out]), kind="stable")
+        return np.asarray(np.concatenate([training, held_out])[order])
 
 
 def part(features: Features, rows: IntArray) -> Features:

@@ -374,11 +374,9 @@ def _check_several(chosen: Settings, verify_share: float) -> None:
 
 
 def _body(options: Mapping[str, object], pool: Shape) -> str | None:
-    """What heads are trained on; None: a model is kept and corrected, the default but for very large pools."""
-    from apod.data.blocks import is_large
-
+    """What heads are trained on; None: a model is kept and corrected, the default."""
     preset = PRESETS.get(str(options.get("preset", "default")), PRESETS["default"])  # an unknown one is refused later
     body = options.get("body", preset.body)
-    if body is None and ("body" in options or pool.scored or not is_large(pool.rows)):
+    if body is None:
         return None
     return "precomputed" if pool.embedding else "contrastive" if not body else str(body)

@@ -179,7 +179,7 @@ def new(
             seed=seed,
         )
     try:
-        status = created.status()
+        status, drawn = created.status(), created.materials.drawn
     finally:
         created.close()
     if status.known:
@@ -187,8 +187,8 @@ def new(
     echo(f"{status.name}: {status.budget} answers to ask for. Next: apod ask {without_password(url)}")
     for reminder in status.reminders:
         echo(f"reminder: {reminder}", err=True)
-    if status.preset == "heads" and settings["preset"] == "default" and "body" not in settings:
-        echo("note: so many rows are too many for a correction; heads are trained instead (--preset heads).", err=True)
+    if drawn:
+        echo(f"note: of so many people {drawn:,} were drawn at random to learn from and to ask about.", err=True)
     advice = audit_advice(budget, audit_share, overlap)
     if advice is not None:
         echo(f"note: {advice}", err=True)
