@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from io import BytesIO
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from apod.audit.table import AuditColumns, read_audit
+from apod.audit.table import AuditColumns, crossed_answers, read_audit
 from apod.cli import build_app
 from apod.cli.audit import plan_text
 from apod.errors import ApodError, InputError
@@ -181,3 +182,46 @@ def test_a_column_of_weights_weighs_the_audit_and_is_no_feature(file: Path) -> N
     frame.to_csv(file, index=False)
     with pytest.raises(InputError, match="Column 'w' has 1 negative weights: give every row a number from 0 up"):
         read_audit(file, AuditColumns("hired", ("old",), weight="w"))
+
+
+@pytest.fixture
+def two_attributes(file: Path) -> Path:
+    frame, rng = pd.read_csv(file), np.random.default_rng(2)
+    frame["sex"] = np.array(NAMES)[population(1500)["groups"]]
+    frame["race"] = np.array(["x", "y", "z"])[(rng.random(1500) < 0.4).astype(int) + (rng.random(1500) < 0.01)]
+    frame.loc[rng.random(1500) > 0.25, ["sex", "race"]] = None
+    frame.to_csv(file, index=False)
+    return file
+
+
+def test_several_attributes_are_audited_alone_and_crossed(two_attributes: Path, tmp_path: Path) -> None:
+    command = [two_attributes, "--label", "hired", "--prediction", "old", "--group", "sex,race", "--json"]
+    found = CliRunner().invoke(build_app(), ["audit", *map(str, command), "--report", str(tmp_path / "page.html")])
+    assert found.exit_code == 0, found.output
+    told = json.loads(found.stdout)
+    frame = pd.read_csv(two_attributes)
+    cells = (frame["sex"] + ", " + frame["race"]).value_counts()
+    few = sorted(cells.index[cells < 5])
+    assert few
+    assert sorted(told["too_few_answers"]) == few
+    assert set(told["attributes"]) == {"sex", "race"}
+    assert set(told["intersections"]["told"]) == set(cells.index) - set(few)
+    alone = read_audit(two_attributes, AuditColumns("hired", ("old",), "sex", drop=("race",))).audit()
+    assert (
+        told["attributes"]["sex"]["predictions"]["old"]["gap"]["value"]
+        == alone.to_dict()["predictions"]["old"]["gap"]["value"]
+    )
+    assert {path.name for path in tmp_path.glob("*.html")} == {
+        "page-sex.html", "page-race.html", "page-intersections.html",
+    }  # fmt: skip
+
+
+def test_what_an_audit_does_for_one_attribute_is_refused_for_several(two_attributes: Path) -> None:
+    command = [two_attributes, "--label", "hired", "--prediction", "old", "--group", "sex,race", "--draw", 5]
+    refused = CliRunner().invoke(build_app(), ["audit", *map(str, command)])
+    assert isinstance(refused.exception, InputError) or "one attribute" in refused.output
+
+
+def test_an_intersection_is_known_where_every_attribute_is() -> None:
+    crossed = crossed_answers([pd.Series(["f", None, " m "]), pd.Series(["x", "y", "y"])])
+    assert crossed.tolist() == ["f, x", None, "m, y"]

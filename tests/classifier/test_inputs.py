@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from apod import APODClassifier
 from apod.classifier import NoGroupsWarning
-from apod.classifier.inputs import group_codes, training_and_validation
+from apod.classifier.groups import SeveralAttributesWarning, known_groups
+from apod.classifier.inputs import training_and_validation
 from apod.errors import InputError
 
 CELLS = ["b", "a", None, "b", None, "a"]
@@ -56,6 +57,11 @@ KINDS: dict[str, Callable[[list[Any]], Any]] = {
 }
 
 
+def group_codes(given: Any, n: int) -> tuple[Any, tuple[str, ...]]:
+    found = known_groups(given, n)
+    return found.codes, found.names
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_groups_may_come_in_any_container(kind: str) -> None:
     codes, names = group_codes(KINDS[kind](CELLS), len(CELLS))
@@ -74,15 +80,24 @@ def test_booleans_name_groups(kind: Callable[[list[Any]], Any]) -> None:
     assert (codes.tolist(), names) == ([1, -1, 0], ("False", "True"))
 
 
-def test_several_columns_merge_as_in_fairlearn_and_a_gap_in_one_is_a_gap() -> None:
-    from fairlearn.metrics import MetricFrame, count
+def test_several_columns_are_several_attributes_and_missing_per_cell() -> None:
+    frame = pd.DataFrame({"sex": ["f", "m", "f", None], "race": ["x,y", None, "x,y", "z"]})
+    with pytest.warns(SeveralAttributesWarning, match="attributes of their own"):
+        found = known_groups(frame, 4)
+    assert (found.attribute, found.codes.tolist(), found.names) == ("sex", [0, 1, 0, -1], ("f", "m"))
+    (race,) = found.further
+    assert (race.name, race.codes.tolist(), race.names) == ("race", [0, -1, 0, 1], ("x,y", "z"))
+    with pytest.warns(SeveralAttributesWarning):
+        plain = known_groups(frame.to_numpy(), 4)
+    assert (plain.attribute, plain.further[0].name) == ("attribute 1", "attribute 2")
 
-    frame = pd.DataFrame({"sex": ["f", "m", "f", None], "race": ["x,y", "z\\", "x,y", "z"]})
-    codes, names = group_codes(frame, 4)
-    whole = frame.iloc[:3]
-    by_fairlearn = MetricFrame(metrics=count, y_true=[0] * 3, y_pred=[0] * 3, sensitive_features=whole).by_group
-    assert set(by_fairlearn.dropna().index) == {("f", "x,y"), ("m", "z\\")}
-    assert (codes.tolist(), names) == ([0, 1, 0, -1], ("f,x\\,y", "m,z\\\\"))
+
+@pytest.mark.filterwarnings("ignore::apod.classifier.groups.SeveralAttributesWarning")
+def test_an_attribute_that_nobody_is_annotated_in_is_refused_unless_none_is() -> None:
+    nobody = pd.DataFrame({"sex": [None] * 3, "race": [None] * 3})
+    assert known_groups(nobody, 3).names == ()
+    with pytest.raises(InputError, match="'race' of sensitive_features: leave it out"):
+        known_groups(nobody.assign(sex=["f", "m", None]), 3)
 
 
 SECRET = "Ruritanian"

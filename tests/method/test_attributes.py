@@ -12,8 +12,8 @@ from apod.data.dataset import UNKNOWN, answer_code
 from apod.fairness.notions import EQUALIZED_ODDS, extremes, spread
 from apod.method.algorithm1 import Answers
 from apod.method.attribute_mitigation import AttributeMitigation
-from apod.method.attributes import FittedAttributes, FrozenAttributes, compared_groups, fit_attributes, summed_falls
-from apod.method.correction_choice import Limits, Paths, affordable, common_noise, falls
+from apod.method.attributes import FittedAttributes, FrozenAttributes, fit_attributes, summed_falls
+from apod.method.correction_choice import Limits, Paths, affordable, common_noise, compared_groups, falls
 from apod.method.correction_fit import STRENGTHS, Population, make_population
 from apod.method.joint import crossed_members
 from apod.method.posterior import People

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
@@ -50,6 +50,7 @@ class AuditColumns:
     show: tuple[str, ...] | None = None  # columns an annotator needs; None: all but label, predictions and names
     dialect: Dialect = RECOGNISED
     weight: str | None = None  # column that says how many people a row stands for
+    crossed: tuple[str, ...] = ()  # attributes whose intersections are the groups; `group` is what they are called
 
     @property
     def proxied(self) -> tuple[str, ...]:
@@ -163,6 +164,23 @@ class AuditTable:
             for code, name in enumerate(self.group_names)
         }
 
+    def without_few(self, least: int) -> tuple[AuditTable, list[str]]:
+        """The same without groups that fewer answers name, as if these people had not been asked; and their names.
+
+        All stay where fewer than two groups would be left.
+        """
+        named = np.bincount(self.groups[self.groups != UNKNOWN], minlength=len(self.group_names))
+        kept = np.flatnonzero(named >= least)
+        if len(kept) < 2 or len(kept) == len(named):
+            return self, []
+        place = np.full(len(named) + 1, UNKNOWN)
+        place[kept] = np.arange(len(kept))
+        dropped = (self.groups != UNKNOWN) & (place[self.groups] == UNKNOWN)
+        chance = None if self.probability is None else np.where(dropped, np.nan, self.probability)
+        names = tuple(self.group_names[code] for code in kept)
+        fewer = replace(self, groups=place[self.groups], group_names=names, probability=chance)
+        return fewer, [name for code, name in enumerate(self.group_names) if code not in kept]
+
     def joint(self) -> JointCounts:
         """People by told group, label and both decisions; of one set of predictions, twice the same."""
         first, last = (list(self.predictions.values())[place] for place in (0, -1))
@@ -222,6 +240,7 @@ def read_audit(
         *said.named[: 1 + len(said.predictions)],
         *said.proxied,
         said.group,
+        *said.crossed,
         *([said.weight] if said.weight else []),
     ]
     shown = shown_columns(frame, said.show, kept)
@@ -255,6 +274,7 @@ def _features(frame: pd.DataFrame, said: AuditColumns) -> tuple[list[str], Float
     used = {
         said.label,
         said.group,
+        *said.crossed,
         said.probability,
         *said.predictions,
         *said.proxied,
@@ -273,7 +293,8 @@ def _described(
     path: Path, frame: pd.DataFrame, said: AuditColumns, labels: Labels, features: list[str]
 ) -> DescribedTable:
     """What an audit is of: the file, its label, a fingerprint of all but the groups."""
-    kept = frame.drop(columns=[name for name in (said.group, said.probability) if name in frame.columns])
+    hidden = (said.group, *said.crossed, said.probability)
+    kept = frame.drop(columns=[name for name in hidden if name in frame.columns])
     cells = pd.util.hash_pandas_object(kept.astype(str), index=False).to_numpy()
     described: DescribedTable = {
         "file": path.name,
@@ -294,12 +315,22 @@ def _answer_columns(
     frame: pd.DataFrame, said: AuditColumns, answers: Path | None, ids: pd.Series[str] | None
 ) -> tuple[pd.Series[Any], pd.Series[Any] | None]:
     """The answers and draw probabilities per row of the table."""
+    if said.crossed:
+        each = [_answer_columns(frame, replace(said, group=name, crossed=()), answers, ids) for name in said.crossed]
+        return crossed_answers([column for column, _ in each]), each[0][1]
     if answers is None:
         _refuse_misspelled(said, [str(name) for name in frame.columns])
         empty = pd.Series([None] * len(frame), dtype=object)
         group = frame[said.group] if said.group in frame.columns else empty
         return group, frame[said.probability] if said.probability in frame.columns else None
     return read_answers(answers, said.group, said.probability, ids, len(frame))
+
+
+def crossed_answers(columns: Sequence[pd.Series[Any]]) -> pd.Series[Any]:
+    """Everybody's intersection by name; empty where an attribute was not told."""
+    told = np.all([filled(column).to_numpy() for column in columns], axis=0)
+    cells = zip(*(column.astype(str).str.strip() for column in columns), strict=True)
+    return pd.Series([", ".join(cell) if own else None for cell, own in zip(cells, told, strict=True)], dtype=object)
 
 
 def _refuse_misspelled(said: AuditColumns, columns: list[str]) -> None:

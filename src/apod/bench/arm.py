@@ -97,7 +97,7 @@ class Unit:
 
         def answer(row: int) -> int:
             group = recorded(row)
-            return UNKNOWN if group is None else int(group)
+            return int(group) if isinstance(group, str) else UNKNOWN
 
         return answer
 

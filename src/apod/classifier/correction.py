@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -69,6 +69,7 @@ class FittedModel:
     deciles: Floats | None  # (G, 9) of f_a's P(group) of the people it was judged on; None without a correction
     mitigation: ModelMitigation | None  # None once loaded
     outlook: CorrectionOutlookJson | None = None  # the same
+    attributes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # groups by attribute, of several
 
     @property
     def selected(self) -> float:
@@ -204,12 +205,20 @@ def fit_model(
     read_as = None if known is None else known.read_as
     given = read if estimator is None else X, rows.labels
     pool = model_pool(fitted, given, reads=(read, None), read_as=read_as, weights=weights)
-    mitigation = pool.mitigation(settings, max(2, len(rows.group_names)), seed, key, known)
+    own, attributes = estimator is not None, rows.attributes
+    if attributes:
+        if weights is not None or len(classes) > 2:
+            raise InputError("Several attributes go with two labels and no weights: pass one column of groups.")
+        sizes = [len(names) for names in attributes.values()]
+        mitigation: ModelMitigation = pool.attribute_mitigation(settings, sizes, seed, key)
+    else:
+        mitigation = pool.mitigation(settings, max(2, len(rows.group_names)), seed, key, known)
     mitigation.answers[0] = rows.answers()
-    refuse_contradiction(known, rows.labels, *mitigation.answers[0].known())
+    if not attributes:
+        refuse_contradiction(known, rows.labels, *mitigation.answers[0].known())
     mitigation.refit()
-    own = estimator is not None
-    return fitted_model(pool, mitigation, reads, columns, classes, positive, fitted.name, settings, own=own)
+    made = fitted_model(pool, mitigation, reads, columns, classes, positive, fitted.name, settings, own=own)
+    return replace(made, attributes=attributes)
 
 
 def _mean_one(weights: Floats | None) -> Floats | None:
@@ -231,8 +240,9 @@ def fitted_model(
 ) -> FittedModel:
     """What a classifier needs of a mitigated model; `own`: it is the user's, and knows labels by the user's names."""
     fitted = mitigation.fitted
+    model = corrected(pool.scored, fitted)
     return FittedModel(
-        model=corrected(pool.scored, fitted),
+        model=model,
         reads=reads,
         columns=columns,
         classes=classes,
@@ -242,7 +252,7 @@ def fitted_model(
         own_threshold=settings.threshold is None,
         tradeoff=tradeoff(fitted, mitigation.seed),
         selection=selected(mitigation),
-        deciles=None if fitted is None else deciles(fitted.members(fitted.population.people.inputs)),
+        deciles=_deciles(model, fitted),
         mitigation=mitigation,
         outlook=_outlook(mitigation),
     )
@@ -253,6 +263,13 @@ def _outlook(mitigation: ModelMitigation) -> CorrectionOutlookJson | None:
     if mitigation.fitted is None:
         return None
     return correction_outlook(mitigation.fitted, mitigation.limits, len(mitigation.likelihoods()))
+
+
+def _deciles(model: CorrectedModel, fitted: FittedCorrection | None) -> Floats | None:
+    if fitted is None or model.groups is None:
+        return None
+    people = fitted.population.people.inputs
+    return deciles(model.groups.members(people) if model.groups.sizes else fitted.members(people))
 
 
 def deciles(members: Floats) -> Floats:

@@ -6,8 +6,8 @@ those it was fitted on. Nobody's group is needed, and no guess of it is shown.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +51,7 @@ def classifier_of(
     group_names: Sequence[str],
     strength: float | None = None,
     named: bool = True,
+    attributes: Mapping[str, tuple[str, ...]] | None = None,
 ) -> APODClassifier:
     """The fitted classifier of a standard model, or of a column of scores, as its mitigation left it.
 
@@ -66,7 +67,7 @@ def classifier_of(
     state = fitted_model(
         pool, mitigation, reads, tuple(columns), np.asarray(classes), positive, name, settings, own=False
     )
-    return classifier._adopt(state, known, strength)
+    return classifier._adopt(replace(state, attributes=attributes or {}), known, strength)
 
 
 def classifier_of_heads(

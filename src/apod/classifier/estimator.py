@@ -14,15 +14,13 @@ import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
 from apod.classifier.correction import fit_model
+from apod.classifier.groups import Groups, known_groups, probable_groups
 from apod.classifier.inputs import (
     NAME,
-    Groups,
     NoGroupsWarning,
     checked_labels,
     checked_settings,
-    known_groups,
     make_rows,
-    probable_groups,
     seed_of,
 )
 from apod.classifier.prediction import FittedClassifier
@@ -36,6 +34,7 @@ from apod.method.settings import (
     BodyName,
     HeadChoiceName,
     NotionName,
+    OverGroupsName,
     OverName,
     ProxyName,
     ReadsName,
@@ -85,6 +84,8 @@ class APODClassifier(FittedClassifier):
         What a correction may cost in accuracy and balanced accuracy, as fractions, standard errors included.
     caution : float, default=.6
         Standard deviations by which the expected fall of the gap must exceed 0 for a correction to be applied.
+    over_groups : {"marginal", "intersections"}
+        Of several attributes, whether each alone counts or their intersections too.
     group_share, group_probability : str or None, default=None
         What you know of the groups beforehand: "female=.48" (or "female:LABEL=.35"), and columns of X with their
         probabilities, "female:p_female". f_a starts from it and learns how far to trust it.
@@ -140,7 +141,10 @@ class APODClassifier(FittedClassifier):
     positive_ : label or None
         The one of two that counts as positive; None of more.
     groups_ : tuple of str
-        Names of the groups seen among the annotated rows, in alphabetical order; empty after a plain fit.
+        Names of the groups seen among the annotated rows, in alphabetical order; empty after a plain fit. Of several
+        attributes those of the first, of which `selection_` and the gap in `tradeoff_` speak too.
+    attributes_ : dict of str to tuple of str
+        Of several attributes, the groups of each; empty for one.
     tradeoff_ : DataFrame
         One row per strength. Of a correction: `strength`, the `gap` to expect with its 95 % interval (`gap_low`,
         `gap_high`), its expected `fall` and standard deviation (`fall_sd`), `accuracy_lost` and `balanced_lost` out of
@@ -197,6 +201,7 @@ class APODClassifier(FittedClassifier):
         max_accuracy_loss: float = Settings.max_accuracy_loss,
         max_balanced_loss: float = Settings.max_balanced_loss,
         caution: float = Settings.caution,
+        over_groups: OverGroupsName = Settings.over_groups,
         group_share: str | None = Settings.group_share,
         group_probability: str | None = Settings.group_probability,
         positive: Any = None,
@@ -228,6 +233,7 @@ class APODClassifier(FittedClassifier):
         self.max_accuracy_loss = max_accuracy_loss
         self.max_balanced_loss = max_balanced_loss
         self.caution = caution
+        self.over_groups = over_groups
         self.group_share = group_share
         self.group_probability = group_probability
         self.positive = positive
@@ -260,7 +266,8 @@ class APODClassifier(FittedClassifier):
         y : array-like of shape (n,)
             Labels of two classes, or of up to 20 (`estimator=` or the standard model, not heads on a body).
         sensitive_features : array-like of shape (n,) or (n, k), default=None
-            The group of every row, by name; None, NaN or pd.NA where it is not known. Several columns are merged.
+            The group of every row, by name; None, NaN or pd.NA where it is not known. Several columns are several
+            attributes, missing per cell.
         sample_weight : array-like of shape (n,), default=None
             How many people a row stands for, as in a survey. The model is fitted with it, and gaps, costs and their
             intervals are of the people stood for. Of a correction alone.
@@ -301,11 +308,14 @@ class APODClassifier(FittedClassifier):
             )
         if self._encodes:
             refuse_copies(given, "y", labels)
-            refuse_copies(given, "sensitive_features", groups.codes, least=len(labels) // 2)  # few agree by chance
+            for codes in (groups.codes, *(one.codes for one in groups.further)):
+                refuse_copies(given, "sensitive_features", codes, least=len(labels) // 2)  # few agree by chance
         if settings.corrects:
             rows = make_rows(labels, groups, None, seed)
             state = fit_model(self.estimator, given, classes, positive, rows, settings, seed, NAME, weights)
             return self._adopt(state, groups.names, self.strength)
+        if groups.further:
+            raise InputError("Heads on a body mitigate one attribute: pass one column, or leave body out.")
         from apod.classifier.fitting import fit_bank  # with torch, which a corrected model does without
 
         assert positive is not None  # heads of more than two labels were refused

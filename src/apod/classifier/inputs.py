@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from numbers import Integral, Real
 from types import MappingProxyType
 from typing import Any, get_args
@@ -16,9 +16,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_array, column_or_1d
 
+from apod.classifier.groups import Groups
 from apod.data import FairnessMetric
 from apod.data.columns import check_label_count, positive_of
-from apod.data.dataset import UNKNOWN, IntArray, category_codes, category_name, check_group_count
+from apod.data.dataset import UNKNOWN, Grouping, IntArray, answer_code, category_name
 from apod.errors import InputError, UnknownName
 from apod.fairness.many_labels import notion_by_default
 from apod.method.algorithm1 import VANILLA, Answers
@@ -169,10 +170,6 @@ def seed_of(random_state: Any) -> int:
     return int(state.randint(np.iinfo(np.int32).max))
 
 
-BELIEVED = 10
-"""So many groups are always believed; beyond, most of them must have been seen more than once."""
-
-
 class NoGroupsWarning(UserWarning):
     """A fairer classifier was asked for, but nobody's group is known yet: the fit is a plain one."""
 
@@ -217,110 +214,6 @@ def checked_labels(y: Any, positive: object) -> tuple[npt.NDArray[Any], int | No
     return classes, one, (codes == one).astype(np.int64)
 
 
-def group_codes(sensitive_features: Any, n: int) -> tuple[IntArray, tuple[str, ...]]:
-    """Every row's group as a code into the names that follow, in alphabetical order; UNKNOWN = not annotated.
-
-    Several columns merge into "a,b", and a row with a gap in any of them counts as not annotated.
-    """
-    columns = _columns(sensitive_features)
-    if any(len(column) != n for column in columns) or not columns:
-        rows = len(columns[0]) if columns else 0
-        raise InputError(
-            f"X has {n} rows and sensitive_features has {rows}: pass one entry per row, missing where nobody was asked."
-        )
-    parts = [category_codes("sensitive_features", column) for column in columns]
-    _refuse_blanks(parts)
-    known = np.all([codes >= 0 for codes, _ in parts], axis=0)
-    texts = [np.array([*names, ""], dtype=object)[codes] for codes, names in parts]  # -1 reaches the last one
-    merged = texts[0] if len(texts) == 1 else np.array([_merge(row) for row in zip(*texts, strict=True)], dtype=object)
-    names, codes = np.unique(merged[known].astype(str), return_inverse=True)
-    _check_groups(len(names), int(known.sum()))
-    groups = np.full(n, UNKNOWN, dtype=np.int64)
-    groups[known] = codes
-    return groups, tuple(names.tolist())
-
-
-def _refuse_blanks(parts: list[tuple[IntArray, list[str]]]) -> None:
-    """An empty text is hardly a group, and must not become one in silence."""
-    for codes, names in parts:
-        blank = [code for code, name in enumerate(names) if not name.strip()]
-        if blank:
-            raise InputError(
-                f"sensitive_features holds empty texts in {int(np.isin(codes, blank).sum())} rows: use None or NaN "
-                "where nobody was asked."
-            )
-
-
-def _columns(given: Any) -> list[pd.Series[Any]]:
-    """The columns of whatever was given, cells untouched."""
-    if isinstance(given, str) or not hasattr(given, "__len__") or getattr(given, "shape", (1,)) == ():
-        raise InputError("sensitive_features must hold one entry per row of X: pass the values, not a column's name.")
-    if not isinstance(given, pd.Series | pd.DataFrame) and hasattr(given, "to_pandas"):
-        given = given.to_pandas()
-    if isinstance(given, pd.Series):
-        return [given]
-    if isinstance(given, pd.DataFrame):
-        return [given.iloc[:, place] for place in range(given.shape[1])]
-    if isinstance(given, np.ndarray):
-        if given.dtype.kind == "U" and (given == "nan").any():
-            raise InputError(
-                "sensitive_features holds the text 'nan', which is what NumPy makes of a missing value among texts: "
-                "use None, or an array of dtype object."
-            )
-        cells = given.astype(object)
-        frame = pd.DataFrame(cells if cells.ndim > 1 else cells[:, None])
-    else:
-        rows = [cell if isinstance(cell, list | tuple | np.ndarray) else [cell] for cell in given]
-        frame = pd.DataFrame(rows, dtype=object)
-    return [frame[name] for name in frame.columns]
-
-
-def _merge(row: tuple[str, ...]) -> str:
-    return ",".join(text.replace("\\", "\\\\").replace(",", "\\,") for text in row)
-
-
-def _check_groups(groups: int, known: int) -> None:
-    """Refuse what cannot be compared; the message says nothing of any person."""
-    if groups == 1:
-        raise InputError(
-            f"All {known} annotated rows are of one group: fairness needs at least two to compare; annotate more rows "
-            "(query with a larger batch_size, on the last fit), or leave sensitive_features out for now."
-        )
-    if groups > max(BELIEVED, known // 2):
-        raise InputError(
-            f"sensitive_features has {groups} different groups in {known} annotated rows: pass names of groups, "
-            "not a number for each person."
-        )
-    check_group_count(groups)
-
-
-@dataclass(frozen=True, eq=False)
-class Groups:
-    """Everybody's group as far as it is known."""
-
-    codes: IntArray  # (n,) into names, UNKNOWN where not annotated; the most probable, where answers are not certain
-    names: tuple[str, ...] = ()
-    weights: npt.NDArray[np.float64] | None = None  # (n, g) probability of each group, where answers are not certain
-
-
-def known_groups(sensitive_features: Any, n: int) -> Groups:
-    """Groups by name, missing where nobody was asked; None: nobody was."""
-    if sensitive_features is None:
-        return Groups(np.full(n, UNKNOWN, dtype=np.int64))
-    return Groups(*group_codes(sensitive_features, n))
-
-
-def probable_groups(membership: npt.ArrayLike, group_names: Sequence[str], n: int) -> Groups:
-    """Groups known with some probability (n, g); a row of zeros where nobody was asked."""
-    weights, names = np.asarray(membership, dtype=np.float64), tuple(group_names)
-    if weights.shape != (n, len(names)) or not (weights >= 0).all():
-        raise InputError(f"membership must hold {n} x {len(names)} probabilities, one per row and group.")
-    check_group_count(len(names))
-    order = np.argsort(np.array(names))
-    weights, names = weights[:, order], tuple(names[place] for place in order)
-    return Groups(np.where(weights.sum(axis=1) > 0, weights.argmax(axis=1), UNKNOWN), names, weights)
-
-
 @dataclass(frozen=True, eq=False)
 class Rows:
     """All rows handed to `fit`, as codes, and the two parts they are cut into."""
@@ -331,6 +224,8 @@ class Rows:
     training: IntArray
     validation: IntArray  # the training part itself where the rows are too few for a part of their own
     weights: npt.NDArray[np.float64] | None = None  # (n, g) probability of each group, where answers are not certain
+    attributes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # groups by attribute, of several
+    further: tuple[Grouping, ...] = ()
 
     @property
     def annotated(self) -> bool:
@@ -339,6 +234,12 @@ class Rows:
 
     def answers(self) -> Answers:
         """S of the training part; a row that may be of several groups stands once for each."""
+        if self.further:
+            each = [self.groups, *(one.codes for one in self.further)]
+            sizes = [len(names) for names in self.attributes.values()]
+            known = np.flatnonzero(np.any([own != UNKNOWN for own in each], axis=0))
+            codes = tuple(answer_code([int(own[row]) for own in each], sizes) for row in known)
+            return Answers(tuple(known.tolist()), codes)
         if self.weights is None:
             groups = self.groups[self.training]
             known = np.flatnonzero(groups != UNKNOWN)
@@ -352,7 +253,13 @@ def make_rows(labels: IntArray, groups: Groups, validation_fraction: float | Non
     """All rows as codes, in two parts; None: all of them train, and nothing is left to choose by."""
     if validation_fraction is None:
         everybody = np.arange(len(labels))
-        return Rows(labels, groups.codes, groups.names, everybody, everybody, groups.weights)
+        named = {
+            one.name: one.names for one in (Grouping(groups.attribute, groups.names, groups.codes), *groups.further)
+        }
+        attributes = named if groups.further else {}
+        return Rows(
+            labels, groups.codes, groups.names, everybody, everybody, groups.weights, attributes, groups.further
+        )
     training, validation = training_and_validation(labels, groups.codes, validation_fraction, seed)
     return Rows(
         labels, groups.codes, groups.names, training, validation if len(validation) else training, groups.weights

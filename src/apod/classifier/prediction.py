@@ -29,7 +29,6 @@ from apod.method.algorithm1 import VANILLA
 from apod.method.checks import whole
 from apod.method.corrected import GuessedGroups
 from apod.method.outlook import CorrectionOutlookJson
-from apod.method.posterior import memberships
 from apod.models.content_columns import ContentColumns
 from apod.models.estimator import gives_probabilities
 from apod.models.scored import Scored
@@ -137,8 +136,7 @@ def column_pushes(
 def _pushes_by_column(
     state: FittedModel, groups: GuessedGroups, people: Scored, members: Floats, per_group: Floats
 ) -> tuple[list[str], Floats]:
-    mean = (per_group * members).sum(axis=1, keepdims=True)
-    slope = (members * (per_group - mean))[:, :-1]  # (n, G - 1) in f_a's log-odds
+    slope = groups.slopes(members, per_group)  # (n, G - 1)
     weights = groups.reader.components @ groups.weights[:, :-1].T  # (d, G - 1)
     encoder = state.model.scored.encoder
     names = [state.reads.raw(encoder.columns_[block].name) for block in encoder.blocks_]
@@ -181,13 +179,11 @@ def _stands(
     rows = np.flatnonzero(changed)
     if fitted is None or len(rows) == 0:
         return found
-    own, reader = people.take(rows), fitted.population.reader
-    draws = fitted.posterior.weights[:, :, : reader.ordinary_count + 1]
+    own, draws = people.take(rows), len(fitted.posterior.weights)
     stays = np.zeros(len(rows))
-    for weights in draws:
-        members = memberships(reader, weights, own.inputs)
-        stays += correction.changed(own.decisions, own.eta, members, strength)
-    found[rows] = stays / len(draws)
+    for draw in range(draws):
+        stays += correction.changed(own.decisions, own.eta, fitted.drawn_members(own.inputs, draw), strength)
+    found[rows] = stays / draws
     return found
 
 
@@ -203,6 +199,7 @@ class FittedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     classes_: npt.NDArray[Any]
     positive_: Any
     groups_: tuple[str, ...]
+    attributes_: dict[str, tuple[str, ...]]
     tradeoff_: pd.DataFrame
     selection_: Selection | None
     outlook_: CorrectionOutlookJson | None
@@ -233,6 +230,7 @@ class FittedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._state = state
         self.classes_, self.groups_ = state.classes, group_names
         self.positive_ = None if state.positive is None else state.classes[state.positive]
+        self.attributes_ = dict(state.attributes) if isinstance(state, FittedModel) else {}
         self.tradeoff_ = state.tradeoff
         self.selection_ = state.selection if isinstance(state, FittedModel) else None
         self.outlook_ = state.outlook if isinstance(state, FittedModel) else None

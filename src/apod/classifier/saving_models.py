@@ -6,6 +6,7 @@ A user's own model is not saved. The file knows its fingerprint, and the model i
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import pandas as pd
 
 from apod.classifier.correction import FittedModel, Selection
 from apod.classifier.reads import Reads
-from apod.classifier.saved_values import finite, matrix, require, saved_encoder, text, texts
+from apod.classifier.saved_values import finite, matrix, require, saved_encoder, text, texts, whole
 from apod.errors import InputError
 from apod.files import Unchecked
 from apod.heads.correction import AnyCorrection, BiasScores, ClassCorrection, Correction
@@ -49,6 +50,7 @@ def packed_correction(state: FittedModel) -> tuple[Arrays, Facts]:
         "columns": None if state.columns is None else list(state.columns),
         "selection": _packed_selection(state.selection),
         "correction": None,
+        "attributes": {name: list(groups) for name, groups in state.attributes.items()},
     }
     packed = {f"model.{name}": np.asarray(value) for name, value in arrays.items()}
     if own.groups is not None and own.correction is not None:
@@ -66,6 +68,10 @@ def packed_correction(state: FittedModel) -> tuple[Arrays, Facts]:
             "direction": own.correction.direction,
             "deciles": state.deciles,
         }
+        for pair, own_table in (own.groups.associations or {}).items():
+            parts[f"association.{pair[0]}.{pair[1]}"] = own_table
+        if own.groups.sizes:
+            facts["correction"] |= {"sizes": list(own.groups.sizes), "crossed": own.groups.associations is not None}
         packed |= {f"correction.{name}": np.asarray(value) for name, value in parts.items()}
     return packed, facts
 
@@ -157,13 +163,18 @@ def saved_correction(
         selection=_selection(facts["selection"]),
         deciles=deciles,
         mitigation=None,
+        attributes={text(name): texts(groups) for name, groups in facts.get("attributes", {}).items()},
     )
 
 
 def _correction(scored: ScoredModel, about: Unchecked, saved: Arrays) -> tuple[CorrectedModel, npt.NDArray[np.float64]]:
     """The correction and the deciles of what it saw."""
     width = len(scored.encoder.feature_names_)
-    p, groups = saved["correction.components"].shape[1], saved["correction.weights"].shape[0] + 1
+    p, free = saved["correction.components"].shape[1], saved["correction.weights"].shape[0]
+    sizes = tuple(whole(size) for size in about.get("sizes", ()))
+    crossed = about.get("crossed") is True and bool(sizes)
+    require(not sizes or sum(sizes) - len(sizes) == free, "attributes and weights differ in number")
+    groups = sum(sizes) + (int(np.prod(sizes)) if crossed else 0) if sizes else free + 1
     cells = np.array(about["cells"], dtype=np.bool_)
     classes = len(scored.model.classes)
     require(cells.ndim == 2 and cells.shape[0] == classes and groups >= 2, "the correction is of other labels")
@@ -174,7 +185,7 @@ def _correction(scored: ScoredModel, about: Unchecked, saved: Arrays) -> tuple[C
     shapes = {
         "centre": (width,),
         "components": (width, p),
-        "weights": (groups - 1, p + 1),
+        "weights": (free, p + 1),
         "shares": (k, groups),
         "direction": (counted.size, groups),
         "deciles": (groups, 9),
@@ -188,7 +199,13 @@ def _correction(scored: ScoredModel, about: Unchecked, saved: Arrays) -> tuple[C
         correction = ClassCorrection(scores, own["direction"], counted)
     else:
         correction = Correction(scores, own["direction"], finite(about["cut"]))
-    return CorrectedModel(scored, GuessedGroups(reader, own["weights"]), correction), own["deciles"]
+    pairs = list(combinations(range(len(sizes)), 2)) if crossed else []
+    tables = {
+        (i, j): matrix(saved[f"correction.association.{i}.{j}"], (sizes[i], sizes[j]), "associations", np.float64)
+        for i, j in pairs
+    }
+    guessed = GuessedGroups(reader, own["weights"], sizes, tables if crossed else None)
+    return CorrectedModel(scored, guessed, correction), own["deciles"]
 
 
 def _selection(saved: Unchecked) -> Selection:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +18,7 @@ from apod.errors import InputError
 if TYPE_CHECKING:
     from apod.audit import Audit, Estimate
     from apod.audit.estimate import ViewAudit
-    from apod.audit.table import AuditTable
+    from apod.audit.table import AuditColumns, AuditTable
     from apod.evidence.reevaluation import Reevaluation
     from apod.report.facts import AuditFacts, ReevaluatedFacts
 
@@ -24,7 +27,9 @@ def audit(
     table: Path = typer.Argument(help="Everybody the model decides about, one row each: CSV, Excel, Parquet, ..."),
     label: str = typer.Option(..., help="The true label (two values)."),
     prediction: str = typer.Option(..., help="The model's decisions or probabilities; two columns: before,after."),
-    group: str = typer.Option("group", help="Column of the answers: people's groups, mostly empty."),
+    group: str = typer.Option(
+        "group", help="Column of the answers: people's groups, mostly empty; of several attributes one each, sex,race."
+    ),
     answers: Path | None = typer.Option(None, help="Answers in a file of their own, as --draw writes it."),
     probability: str = typer.Option(
         "draw_probability", help="Column with each drawn row's probability; absent: all answers were drawn alike."
@@ -90,6 +95,16 @@ def audit(
         dialect=dialect(sep, decimal, encoding),
         weight=weight,
     )
+    attributes = words(group)
+    if len(attributes) > 1:
+        if draw or against is not None or groups is not None or proxy is not None or reference is not None:
+            raise InputError(
+                "--draw, --against, --groups, --reference and --group-probability are for one attribute: name one with "
+                "--group."
+            )
+        read = partial(read_audit, table, answers=answers, seed=seed, notion=find_notion(notion))
+        _audit_several(read, said, attributes, within)(report, result, as_json)
+        return
     found = read_audit(table, said, answers, seed, find_notion(notion))
     if draw:
         if report is not None or result is not None:
@@ -109,6 +124,48 @@ def audit(
         echo(line)
 
 
+FEW_ANSWERS = 5
+"""An intersection that fewer answers name is left out of an audit of several attributes."""
+
+
+def _audit_several(
+    read: Callable[[AuditColumns], AuditTable], said: AuditColumns, attributes: Sequence[str], within: float
+) -> Callable[[Path | None, Path | None, bool], None]:
+    """Audits of every attribute, then of their intersections; what writes and prints them."""
+    from apod.report.audit_page import audit_facts
+
+    tables = {
+        name: read(replace(said, group=name, drop=(*said.drop, *(other for other in attributes if other != name))))
+        for name in attributes
+    }
+    crossed = read(replace(said, group=" x ".join(attributes), crossed=tuple(attributes)))
+    tables["intersections"], few = crossed.without_few(FEW_ANSWERS)
+    audits = {name: found.audit() for name, found in tables.items()}
+    facts = {name: audit_facts(found, audits[name], within) for name, found in tables.items()}
+
+    def show(report: Path | None, result: Path | None, as_json: bool) -> None:
+        together = {
+            "attributes": {name: facts[name] for name in attributes},
+            "intersections": facts["intersections"],
+            "too_few_answers": few,
+        }
+        for name, own in facts.items():
+            _write(own, None if report is None else report.with_stem(f"{report.stem}-{name}"), None)
+        if result is not None:
+            _write_json(together, result)
+        if as_json:
+            echo_json(together)
+            return
+        for name, made in audits.items():
+            echo(name, bold=True)
+            render(made, within, facts[name]["needed"][str(within)])
+            echo()
+        if few:
+            echo(f"note: left out, with fewer than {FEW_ANSWERS} answers: {'; '.join(few)}.")
+
+    return show
+
+
 def _against(place: Path, facts: AuditFacts) -> Reevaluation:
     from apod.evidence.folder import read_evidence
     from apod.evidence.reevaluation import reevaluate
@@ -121,11 +178,20 @@ def _write(facts: AuditFacts, report: Path | None, result: Path | None) -> None:
     from apod.files import write_private
     from apod.report.audit_page import render_audit
 
+    if result is not None:
+        _write_json(facts, result)
     try:
-        if result is not None:
-            write_private(result, json.dumps(facts, indent=1, allow_nan=False).encode())
         if report is not None:
             write_private(report, render_audit(facts).encode())
+    except OSError as error:
+        raise InputError(f"The audit cannot be written ({error.strerror}): name another file.") from None
+
+
+def _write_json(facts: Mapping[str, object], result: Path) -> None:
+    from apod.files import write_private
+
+    try:
+        write_private(result, json.dumps(facts, indent=1, allow_nan=False).encode())
     except OSError as error:
         raise InputError(f"The audit cannot be written ({error.strerror}): name another file.") from None
 

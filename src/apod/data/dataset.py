@@ -61,6 +61,11 @@ def answer_code(codes: Sequence[int], sizes: Sequence[int]) -> int:
     return found
 
 
+def answer_count(sizes: Sequence[int]) -> int:
+    """How many numbers of `answer_code` there are, besides UNKNOWN."""
+    return answer_code([size - 1 for size in sizes], sizes) + 1
+
+
 def answer_codes(code: int, sizes: Sequence[int]) -> tuple[int, ...]:
     """The group in every attribute, UNKNOWN where that could not be told, behind a number of `answer_code`."""
     found, rest = [], code + 1

@@ -4,27 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from apod.data.dataset import UNKNOWN, Dataset, IntArray
+from apod.data.dataset import UNKNOWN, Dataset, Grouping, IntArray, answer_code
 from apod.errors import AnnotatorError
 from apod.method.algorithm1 import Question
 from apod.text import printable
 
-Annotator = Callable[[int], str | None]
-"""Gives the group name of a dataset row, or None when it cannot be told."""
+Told = str | None | Sequence[str | None]
+Annotator = Callable[[int], Told]
+"""Gives the group name of a dataset row, or None when it cannot be told; of several attributes one each."""
 
 
 class RecordedGroups:
     """Answers from a recorded column, and remembers which rows were read: the only object that holds true groups."""
 
-    def __init__(self, groups: IntArray, group_names: Sequence[str]) -> None:
-        self._groups, self._names = groups, tuple(group_names)
+    def __init__(self, groups: IntArray, group_names: Sequence[str], further: Sequence[Grouping] = ()) -> None:
+        self._groupings = (Grouping("", tuple(group_names), groups), *further)
         self.read: set[int] = set()
 
-    def __call__(self, row: int) -> str | None:
-        """The recorded group of one row."""
+    def __call__(self, row: int) -> Told:
+        """The recorded group of one row, of several attributes one each."""
         self.read.add(row)
-        code = int(self._groups[row])
-        return None if code == UNKNOWN else self._names[code]
+        codes = [(one.names, int(one.codes[row])) for one in self._groupings]
+        told = [None if code == UNKNOWN else names[code] for names, code in codes]
+        return told if len(told) > 1 else told[0]
 
 
 class TerminalPrompt:
@@ -35,18 +37,23 @@ class TerminalPrompt:
     ) -> None:
         self._dataset, self._say, self._listen = dataset, say, listen
 
-    def __call__(self, row: int) -> str | None:
-        """Ask until the answer is one of the numbers."""
-        names = self._dataset.group_names
+    def __call__(self, row: int) -> Told:
+        """Show the row, and ask about every attribute until each answer is one of the numbers."""
         self._say("")
         self._say(printable(f"Row {self._dataset.rows[row]} of {self._dataset.name}"))
         shown = self._dataset.features if self._dataset.shown is None else self._dataset.shown
         for column, value in shown.iloc[row].items():
             self._say(printable(f"  {column}: {value}"))
+        groupings = self._dataset.groupings
+        if len(groupings) == 1:
+            return self._ask("Group", self._dataset.group_names)
+        return [self._ask(one.name, one.names) for one in groupings]
+
+    def _ask(self, what: str, names: Sequence[str]) -> str | None:
         choices = ", ".join(f"{number} = {name}" for number, name in enumerate(names, start=1))
         while True:
             try:
-                reply = self._listen(printable(f"Group? {choices}, 0 = cannot tell: ")).strip()
+                reply = self._listen(printable(f"{what}? {choices}, 0 = cannot tell: ")).strip()
             except EOFError:
                 raise AnnotatorError("The input ended before the last answer: run again with --resume.") from None
             if reply == "0":
@@ -71,12 +78,14 @@ class Interview:
         rows: IntArray,
         heard: dict[tuple[int, int], int] | None = None,
         keep: Callable[[Question, int], None] = lambda question, group: None,
+        further: Sequence[Sequence[str]] = (),
     ) -> None:
-        self._annotator, self._codes = annotator, {name: code for code, name in enumerate(group_names)}
+        self._annotator = annotator
+        self._codes = [{name: code for code, name in enumerate(names)} for names in (group_names, *further)]
         self._rows, self._heard, self._keep = rows, heard or {}, keep
 
     def __call__(self, question: Question) -> int:
-        """The group code of the question's row."""
+        """The group code of the question's row; of several attributes one number for all (`answer_code`)."""
         known = self._heard.get((question.trajectory, question.row))
         if known is not None:
             return known
@@ -94,7 +103,16 @@ class Interview:
             raise AnnotatorError(f"The annotator failed with {type(error).__name__} on row {row}.") from None
         if answer is None:
             return UNKNOWN
-        if not isinstance(answer, str) or answer not in self._codes:
-            known = ", ".join(self._codes)
-            raise AnnotatorError(f"The annotator's answer for row {row} is none of the groups ({known}).")
-        return self._codes[answer]
+        told = [answer] if isinstance(answer, str) else list(answer) if isinstance(answer, Sequence) else [answer]
+        if len(told) != len(self._codes):
+            count = len(self._codes)
+            raise AnnotatorError(
+                f"The annotator's answer for row {row} names {len(told)} of {count} attributes' groups."
+            )
+        found = []
+        for one, codes in zip(told, self._codes, strict=True):
+            if one is not None and (not isinstance(one, str) or one not in codes):
+                known = ", ".join(codes)
+                raise AnnotatorError(f"The annotator's answer for row {row} is none of the groups ({known}).")
+            found.append(UNKNOWN if one is None else codes[one])
+        return answer_code(found, [len(codes) for codes in self._codes])

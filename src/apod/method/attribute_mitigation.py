@@ -16,7 +16,7 @@ import numpy.typing as npt
 from apod.data.dataset import UNKNOWN, answer_codes
 from apod.errors import InputError
 from apod.fairness.notions import Notion
-from apod.method.algorithm1 import Answered, Answers
+from apod.method.algorithm1 import Alternating, Answered, Answers
 from apod.method.attributes import FittedAttributes, FrozenAttributes, fit_attributes
 from apod.method.correction_choice import Limits
 from apod.method.correction_fit import STRENGTHS, Frozen, Population
@@ -167,6 +167,13 @@ class AttributeMitigation(ModelMitigation):
         for row in dict.fromkeys(answers.rows):
             asking.add_answers(row, [known.get(row) for known in told], row in asked)
         return asking
+
+
+def answers_about(mitigation: Alternating, trajectory: int = 0, attribute: int = 0) -> Answers:
+    """The answers of a trajectory about one attribute, of one or several."""
+    if isinstance(mitigation, AttributeMitigation):
+        return mitigation.answers_of(attribute)
+    return mitigation.answers[trajectory]
 
 
 def _kept_back(fitted: FittedAttributes) -> FittedAttributes:

@@ -39,8 +39,10 @@ from apod.method.correction_choice import (
     bands,
     choose,
     common_noise,
+    compared_groups,
     costs,
     keep,
+    restricted,
     sampled_falls,
     summed_up,
     trace_paths,
@@ -48,7 +50,7 @@ from apod.method.correction_choice import (
 from apod.method.correction_fit import STRENGTHS, FittedCorrection, Frozen, Population, sample_population
 from apod.method.gap_interval import GapEstimate, estimate_gap
 from apod.method.joint import JointPosterior, Pair, Told, crossed_members, fit_joint
-from apod.method.posterior import Block, Posterior, answers_key
+from apod.method.posterior import Block, Matrix, Posterior, answers_key
 from apod.randomness import generator
 
 Floats = npt.NDArray[np.float64]
@@ -57,8 +59,6 @@ IntArray = npt.NDArray[np.int64]
 KEPT = 12
 """Draws of each chain: fewer than for one attribute, which several share the time of."""
 NOISE = 96
-FEW_PEOPLE = 50
-"""A group that so many people of a cell are expected to belong to, or more, counts in the gap."""
 SCREENED_DRAWS, SCREENED_NOISE = 12, 48
 """By so many an attribute's own directions are compared, before the best are judged by all."""
 SCREENED_ANGLES = 8
@@ -120,6 +120,11 @@ class FittedAttributes(FittedCorrection):
         return int(np.argmax([np.nan_to_num(part.falls.mean[at], nan=-np.inf) for part in self.parts]))
 
     @property
+    def what(self) -> str:
+        """What is to fall."""
+        return "the sum of the gaps"
+
+    @property
     def verified_by(self) -> FittedCorrection:
         """The attribute whose gap is expected to fall most."""
         return self.parts[self.leading_place]
@@ -150,6 +155,11 @@ class FittedAttributes(FittedCorrection):
             still += correction.changes_at(eta[rows], np.concatenate(own, axis=1)) <= self.strength
         steady[rows] = still / draws
         return steady
+
+    def drawn_members(self, inputs: Matrix, draw: int) -> Floats:
+        """(n, all groups) side by side, by one draw of every f_a."""
+        columns = self.population.reader.ordinary(inputs)
+        return np.concatenate(self._by_draw(np.column_stack([columns, np.ones(len(columns))]), draw), axis=1)
 
     def _by_draw(self, columns: Floats, draw: int) -> list[Floats]:
         """(n, G) of everything that is judged, by one draw of all f_a of x alone."""
@@ -289,19 +299,6 @@ def _objectives(
     return [
         _Objective(*own, guess, score) for own, guess, score in zip(owned, members, scores, strict=True)
     ], associations
-
-
-def compared_groups(paths: Paths, least: float = FEW_PEOPLE) -> IntArray:
-    """The groups that enough people of every cell are expected to belong to; all where that leaves fewer than two."""
-    enough = np.flatnonzero((paths.expected.mean(axis=0) >= least).all(axis=0))
-    return enough if len(enough) >= 2 else np.arange(paths.expected.shape[2])
-
-
-def restricted(paths: Paths, groups: IntArray) -> Paths:
-    """The same paths of these groups alone."""
-    if len(groups) == paths.base.shape[2]:
-        return paths
-    return Paths(*(own[..., groups] for own in (paths.base, paths.up, paths.down, paths.expected, paths.people)))
 
 
 def summed_falls(

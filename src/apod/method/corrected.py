@@ -16,10 +16,13 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import softmax
 
+from apod.data.dataset import MOST_GROUPS
 from apod.data.encode import ReadAs
 from apod.errors import InputError
 from apod.fairness.many_labels import notion_for
+from apod.fairness.notions import find_notion
 from apod.heads.correction import AnyCorrection, ClassCorrection
+from apod.method.attribute_mitigation import AttributeMitigation
 from apod.method.attributes import FittedAttributes
 from apod.method.correction_choice import Limits
 from apod.method.correction_fit import STRENGTHS, FittedCorrection
@@ -65,6 +68,22 @@ class GuessedGroups:
     def _crossed(self, members: Sequence[Floats]) -> Floats:
         assert self.associations is not None
         return crossed_members(members, self.associations)
+
+    def slopes(self, members: Floats, worth: Floats) -> Floats:
+        """(n, sum of G - 1) how the sum of memberships (n, G) x worth (n, G) moves with f_a's log-odds."""
+        sizes = self.sizes or (members.shape[1],)
+        ends = np.cumsum(sizes)
+        each, value = (np.split(own, ends, axis=1) for own in (members, worth))
+        found = []
+        for place, (own, amount) in enumerate(zip(each[: len(sizes)], value[: len(sizes)], strict=True)):
+            slope = own * (amount - (own * amount).sum(axis=1, keepdims=True))
+            if self.associations is not None:  # an intersection moves with its group in every attribute
+                cells, rest = each[-1].reshape(-1, *sizes), tuple(at + 1 for at in range(len(sizes)) if at != place)
+                amounts = cells * value[-1].reshape(-1, *sizes)
+                total = amounts.reshape(len(amounts), -1).sum(axis=1, keepdims=True)
+                slope = slope + amounts.sum(axis=rest) - cells.sum(axis=rest) * total
+            found.append(slope[:, :-1])
+        return np.concatenate(found, axis=1)
 
     @cached_property
     def _slopes(self) -> Floats:
@@ -165,6 +184,36 @@ class ModelPool:
     training: int  # so many come first: only these may be asked about
     reading: int | None = None  # so many say how f_a reads; None: all of these
     weights: Floats | None = None  # (n,) how many people each stands for, 1 on average; None: all alike
+
+    def attribute_mitigation(
+        self, settings: Settings, sizes: Sequence[int], seed: int, key: str = ""
+    ) -> AttributeMitigation:
+        """The same for several attributes of so many groups each; InputError where these settings are for one."""
+        for option, given in (
+            ("--group-share", settings.group_share),
+            ("--group-probability", settings.group_probability),
+        ):
+            if given is not None:
+                raise InputError(f"{option} is for one attribute: leave it out, or name one attribute.")
+        crosses = settings.over_groups == "intersections"
+        if crosses and np.prod(sizes) > MOST_GROUPS:
+            raise InputError(
+                f"There are {np.prod(sizes)} intersections, and at most {MOST_GROUPS} can be compared: merge small "
+                "groups, name fewer attributes, or leave --over-groups out."
+            )
+        return AttributeMitigation(
+            self.people,
+            self.labels,
+            self.training,
+            notion=find_notion(settings.notion),
+            sizes=sizes,
+            cut=self.scored.cut,
+            limits=Limits.from_settings(settings),
+            seed=seed,
+            key=key,
+            selector=settings.selector,
+            intersections=crosses,
+        )
 
     def mitigation(
         self, settings: Settings, n_groups: int, seed: int, key: str = "", known: GroupKnowledge | None = None

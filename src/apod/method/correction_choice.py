@@ -331,6 +331,23 @@ def keep(found: Falls, limits: Limits, strength: int) -> Chosen:
     return Chosen(0, strength, worth, worth > 0)
 
 
+FEW_PEOPLE = 50
+"""Of several attributes, a group that fewer people of a cell are expected to belong to does not count in the gap."""
+
+
+def compared_groups(paths: Paths, least: float = FEW_PEOPLE) -> IntArray:
+    """The groups that enough people of every cell are expected to belong to; all where that leaves fewer than two."""
+    enough = np.flatnonzero((paths.expected.mean(axis=0) >= least).all(axis=0))
+    return enough if len(enough) >= 2 else np.arange(paths.expected.shape[2])
+
+
+def restricted(paths: Paths, groups: IntArray) -> Paths:
+    """The same paths of these groups alone."""
+    if len(groups) == paths.base.shape[2]:
+        return paths
+    return Paths(*(own[..., groups] for own in (paths.base, paths.up, paths.down, paths.expected, paths.people)))
+
+
 def common_noise(count: int, cells: int, groups: int, rng: np.random.Generator) -> Floats:
     """(count, 2, cells, groups) standard normal noise, each value beside its opposite: means are exact."""
     half = rng.standard_normal((count // 2, 2, cells, groups))

@@ -192,6 +192,11 @@ class FittedCorrection:
         return np.asarray(self.correction.decisions(*own, strength)[0], dtype=np.int64)
 
     @property
+    def what(self) -> str:
+        """What is to fall."""
+        return "the gap"
+
+    @property
     def verified_by(self) -> FittedCorrection:
         """Whose groups say whom a change is for: of several attributes, the one that it does most for."""
         return self
@@ -218,6 +223,11 @@ class FittedCorrection:
     def members(self, inputs: Matrix) -> Floats:
         """(n, G) P(group | x) by the f_a that bias scores read; needs no label."""
         return memberships(self.population.reader, self.weights, inputs)
+
+    def drawn_members(self, inputs: Matrix, draw: int) -> Floats:
+        """(n, G) the same by one draw of f_a, as the correction reads them."""
+        reader = self.population.reader
+        return memberships(reader, self.posterior.weights[draw, :, : reader.ordinary_count + 1], inputs)
 
     def estimates(self, part: int, seed: int) -> tuple[GapEstimate, GapEstimate]:
         """The gaps to expect, before and after, in a part of so many people drawn like the population."""
@@ -251,7 +261,7 @@ class FittedCorrection:
             return "Every correction would cost more accuracy than is allowed, so the base model is kept."
         place = self.chosen.direction, self.chosen.strength
         fall, deviation = self.falls.mean[place], self.falls.deviation[place]
-        expected = f"the gap is expected to fall by {100 * fall:.1f} points, give or take {100 * deviation:.1f}"
+        expected = f"{self.what} is expected to fall by {100 * fall:.1f} points, give or take {100 * deviation:.1f}"
         if self.chosen.applied:
             lost = self.costs.accuracy[place]
             price = f"for {100 * lost:.2f} points of accuracy" if lost > 0 else "at no cost in accuracy"

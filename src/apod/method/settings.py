@@ -37,6 +37,7 @@ ReadsName = Literal["inputs", "embeddings"]
 HeadChoiceName = Literal["posterior", "score"]
 BodyName = Literal["contrastive", "cross_entropy", "precomputed"]
 TrajectoriesName = Literal["shared", "per strength"]
+OverGroupsName = Literal["marginal", "intersections"]
 
 SHARED: TrajectoriesName = "shared"
 PER_STRENGTH: TrajectoriesName = "per strength"
@@ -101,6 +102,16 @@ class Settings:
             "Whom the penalty is computed over",
             "Whose rates the penalty compares (those of the pool are weighted by the proxy)",
             "--over",
+        ),
+    )
+    over_groups: OverGroupsName = field(
+        default="marginal",
+        metadata=_name(
+            OverGroupsName,
+            "choice of groups",
+            "Whose gaps count, of several attributes",
+            "Of several attributes, whether each alone counts or their intersections too",
+            "--over-groups",
         ),
     )
     selector: SelectorName = field(
@@ -311,7 +322,7 @@ class Settings:
 CORRECTION_SELECTORS = ("gap", "cell")
 """Those that ask by the posterior of a correction alone."""
 _LIMITS = ("threshold", "max_accuracy_loss", "max_balanced_loss", "caution")
-CORRECTION_SETTINGS = (*_LIMITS, "group_share", "group_probability")
+CORRECTION_SETTINGS = (*_LIMITS, "group_share", "group_probability", "over_groups")
 """Without effect where heads are trained on a body."""
 HEAD_SETTINGS = (
     "relaxation",

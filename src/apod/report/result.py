@@ -10,13 +10,18 @@ from typing import Literal, NotRequired, TypedDict
 from apod.audit.json_types import AuditJson
 from apod.fairness.counts import JointCounts
 from apod.fairness.criterion import CriterionJson
-from apod.fairness.many_labels import LabelIntervals
-from apod.fairness.metrics import MetricsJson
 from apod.method.outlook import CorrectionOutlookJson, OutlookJson, Verdict
 from apod.method.theorem1 import BoundJson
-
-Ends = list[float | None]
-"""The low and high end of a 95 % interval."""
+from apod.report.measured import AttributeNames, AttributeResult
+from apod.report.measured import Changes as Changes
+from apod.report.measured import Differences as Differences
+from apod.report.measured import Ends as Ends
+from apod.report.measured import Estimate as Estimate
+from apod.report.measured import Gap as Gap
+from apod.report.measured import GroupChanges as GroupChanges
+from apod.report.measured import Intervals as Intervals
+from apod.report.measured import MeasuredMetrics as MeasuredMetrics
+from apod.report.measured import RateIntervals as RateIntervals
 
 Purpose = Literal["training", "verification", "audit"]
 MetricName = Literal["accuracy", "balanced_accuracy", "gap"]  # what the report compares before and after
@@ -45,40 +50,12 @@ class RunSettings(TypedDict):
     max_balanced_loss: NotRequired[float]
 
 
-class RateIntervals(TypedDict):
-    """A group's rates, each with its interval."""
-
-    tpr: Ends
-    fpr: Ends
-    selection_rate: Ends
-    precision: NotRequired[Ends]
-    labels: NotRequired[dict[str, LabelIntervals]]
-
-
-class Intervals(TypedDict):
-    """The intervals of one classifier's metrics."""
-
-    accuracy: Ends
-    balanced_accuracy: Ends
-    gap: Ends
-    delta_eo: Ends
-    eop: Ends
-    groups: dict[str, RateIntervals]
-
-
 class ValidationScores(TypedDict):
     """What a head was judged by on the validation part."""
 
     accuracy: float | None
     fairness: float | None
     score: float | None
-
-
-class Gap(TypedDict):
-    """The gap to expect, from the answers alone."""
-
-    gap: float | None
-    interval: Ends
 
 
 class CorrectionEffect(TypedDict):
@@ -116,12 +93,6 @@ class OperatingPoint(TypedDict):
     round: int
     validation: ValidationScores | None
     expected: Expected | None
-
-
-class MeasuredMetrics(MetricsJson):
-    """What decisions achieve on the test part."""
-
-    intervals: Intervals
 
 
 class Metrics(MeasuredMetrics, OperatingPoint):
@@ -176,38 +147,6 @@ class Verification(TypedDict):
     strength: float
     words: str
     fingerprint: str
-
-
-class Estimate(TypedDict):
-    """The gaps to expect on the test part, from the answers alone."""
-
-    base: Gap
-    selected: Gap
-
-
-class Differences(TypedDict):
-    """Intervals of after minus before on the same people."""
-
-    accuracy: Ends
-    balanced_accuracy: Ends
-    gap: Ends
-
-
-class GroupChanges(TypedDict):
-    """Whose decision changes in one group."""
-
-    n: int
-    to_positive: NotRequired[int]
-    to_negative: NotRequired[int]
-    to: NotRequired[dict[str, int]]
-
-
-class Changes(TypedDict):
-    """Whose decision changes on the test part."""
-
-    total: int
-    share: float | None
-    groups: dict[str, GroupChanges]
 
 
 class GuessedGaps(TypedDict):
@@ -312,6 +251,7 @@ class Answer(TypedDict):
 
     row: int
     group: str | None
+    groups: NotRequired[dict[str, str | None]]
     round: int
     purpose: Purpose
     probability: float
@@ -369,6 +309,7 @@ class Result(ApproachFacts):
     budget: int
     label_names: list[str]
     attribute: NotRequired[str]
+    attributes: NotRequired[list[AttributeNames]]
     group_names: list[str]
     reference: str
     metric: Literal["delta_eo", "eop"]
@@ -383,6 +324,9 @@ class Result(ApproachFacts):
     differences: Differences
     changes: Changes
     joint_counts: NotRequired[JointCounts]
+    by_attribute: NotRequired[dict[str, AttributeResult]]
+    intersections: NotRequired[AttributeResult | None]
+    values_told: NotRequired[int]
     by_guess: NotRequired[GuessedGaps]
     criterion: NotRequired[CriterionJson | None]
     rounds: list[Round]

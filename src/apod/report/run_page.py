@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from apod.errors import InputError
 from apod.report import sections, tables
+from apod.report.attributes import attribute_sections
 from apod.report.charts import (
     Series,
     answers_chart,
@@ -65,6 +66,7 @@ def page(result: Result, pictures: Pictures) -> dict[str, object]:
         "cards": _cards(result, verdict),
         "nobody_recorded": nobody_recorded(result),
         "rates": _rates(result),
+        "attributes": attribute_sections(result),
         "curve": {
             "chart": curve_chart(result),
             "table": tables.curve_table(result),

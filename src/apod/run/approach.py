@@ -15,9 +15,11 @@ import numpy.typing as npt
 import pandas as pd
 
 from apod.classifier import APODClassifier
-from apod.data.dataset import UNKNOWN, Dataset, IntArray, Split
+from apod.data.dataset import UNKNOWN, Dataset, IntArray, Split, answer_code
 from apod.errors import InputError
-from apod.method.algorithm1 import Alternating, Answered, Ask
+from apod.method.algorithm1 import Alternating, Answered, Answers, Ask
+from apod.method.annotators import Annotator
+from apod.method.attribute_mitigation import answers_about
 from apod.method.settings import Settings
 from apod.report.result import Answer, ApproachFacts, OperatingPoint, Round, RoundByApproach
 from apod.run.checkpoint import Checkpoint, Recorded
@@ -176,22 +178,42 @@ def measured(approach: Approach, seed: int) -> Measured:
     return Measured(approach.dataset, approach.split.test, approach.mitigation.notion, seed)
 
 
+def handed_in(dataset: Dataset, rows: IntArray, annotator: Annotator | None) -> tuple[Answers, list[int]]:
+    """Of a part's people: whose group is handed in, and about whom nobody can be asked, because records are blank."""
+    untold, groupings = np.full(len(rows), UNKNOWN), dataset.groupings
+    each = [untold if one.known is None else one.known[rows] for one in groupings]
+    sizes = [len(one.names) for one in groupings]
+    places = np.flatnonzero(np.any([own != UNKNOWN for own in each], axis=0))
+    codes = tuple(answer_code([int(own[place]) for own in each], sizes) for place in places)
+    known = Answers(tuple(places.tolist()), codes, handed_in=len(places))
+    blank = np.all([one.codes[rows] == UNKNOWN for one in groupings], axis=0)
+    return known, np.flatnonzero(blank).tolist() if annotator is None else []
+
+
 def answers_notes(approach: Approach, trajectory: int) -> list[str]:
     """What a reader should know about the answers and the records."""
     notes, dataset = [], approach.dataset
     answers = approach.mitigation.answers[trajectory]
-    untold = answers.groups.count(UNKNOWN)
-    if untold:
-        notes.append(f"{untold} of {answers.asked} answers could not be given; they count against the budget.")
+    for attribute, grouping in enumerate(dataset.groupings):
+        untold = answers_about(approach.mitigation, trajectory, attribute).groups[answers.handed_in :].count(UNKNOWN)
+        about = f" about {grouping.name}" if dataset.further else ""
+        if untold:
+            notes.append(
+                f"{untold} of {answers.asked} answers{about} could not be given; they count against the budget."
+            )
     if answers.handed_in:
         notes.append(
             f"{answers.handed_in} groups of the training part were handed in and cost nothing. What is guessed of "
             "everybody else assumes that, among people alike in the columns, being on record does not depend on the "
             "group."
         )
-    excluded = int((dataset.groups == UNKNOWN).sum())
-    if excluded:
-        notes.append(f"{excluded} of {len(dataset)} rows have no recorded group and are left out of the group rates.")
+    for grouping in dataset.groupings:
+        excluded = int((grouping.codes == UNKNOWN).sum())
+        of = f" in {grouping.name}" if dataset.further else ""
+        if excluded:
+            notes.append(
+                f"{excluded} of {len(dataset)} rows have no recorded group{of} and are left out of the group rates."
+            )
     return notes
 
 
@@ -221,5 +243,5 @@ def check_many_labels(dataset: Dataset, settings: Settings, score: str | None, a
 
 def unseen_groups(approach: Approach, trajectory: int) -> IntArray:
     """Codes of the groups that no answer named."""
-    seen = approach.mitigation.answers[trajectory].groups_seen()
+    seen = answers_about(approach.mitigation, trajectory).groups_seen()
     return np.array([code for code in range(len(approach.dataset.group_names)) if code not in seen], dtype=np.int64)

@@ -78,7 +78,8 @@ class Sizes:
 
 def fingerprint(dataset: Dataset, facts: RunFacts) -> str:
     """What a run must have in common with the one it continues: features, labels, settings, seed, budget."""
-    names = json.dumps([dataset.key, dataset.group_names])
+    further = [[one.name, one.names] for one in dataset.further]
+    names = json.dumps([dataset.key, dataset.group_names, *further])
     return digest(json.dumps(facts, sort_keys=True), *_features(dataset), dataset.labels, names)
 
 

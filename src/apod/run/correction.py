@@ -19,19 +19,24 @@ from apod.data.own import require_column
 from apod.errors import InputError
 from apod.fairness.counts import effective_number
 from apod.method.algorithm1 import Answered, Ask
+from apod.method.attribute_mitigation import answers_about
+from apod.method.attributes import FittedAttributes
 from apod.method.corrected import CorrectedModel, corrected, model_pool
 from apod.method.correction_choice import Limits, affordable
 from apod.method.correction_fit import STRENGTHS, FittedCorrection
 from apod.method.gap_interval import GapEstimate
 from apod.method.group_knowledge import columns_named, contradiction, read_knowledge
+from apod.method.model_mitigation import ModelMitigation
 from apod.method.outlook import CorrectionOutlookJson, is_enough
 from apod.method.plan import correction_outlook, expected_gain
 from apod.method.settings import Settings
 from apod.models.model import Fitted, fit_scores, probabilities_of
 from apod.models.standard import CANDIDATES, fit_standard
 from apod.report import result
+from apod.report.measured import AttributeEstimate
 from apod.run import record
 from apod.run.approach import Finished, Floats, Heard, label_classes, unseen_groups
+from apod.run.attributes import cell_weights
 from apod.run.checkpoint import Checkpoint, Recorded
 from apod.run.record import VERIFYING
 from apod.text import number
@@ -72,7 +77,12 @@ class CorrectionOfModel:
         both = None if own is None else own[np.concatenate([self.split.train, self.split.validation])]
         self.pool = model_pool(self.fitted, parts[0], parts[1], reads, None if known is None else known.read_as, both)
         self._score, self._columns = score, [str(name) for name in given.columns]
-        self.mitigation = self.pool.mitigation(settings, len(dataset.group_names), seed, dataset.key, known)
+        sizes = [len(one.names) for one in dataset.groupings]
+        self.mitigation: ModelMitigation = (
+            self.pool.attribute_mitigation(settings, sizes, seed, dataset.key)
+            if dataset.further
+            else self.pool.mitigation(settings, sizes[0], seed, dataset.key, known)
+        )
         self._frozen = ""  # fingerprint of the correction that was verified
         test = self.split.test
         self._test = self.pool.scored.score(given.iloc[test], None if score is None else seen.iloc[test])
@@ -115,7 +125,7 @@ class CorrectionOfModel:
             "subgroups": self._subgroups(),
             "empty_cells": record.named_cells(
                 self.dataset,
-                self.mitigation.answers[0].empty_cells(self._training_labels, len(self.dataset.group_names)),
+                answers_about(self.mitigation).empty_cells(self._training_labels, len(self.dataset.group_names)),
             ),
             "estimate": self._estimate(),
             "choice": {
@@ -145,13 +155,22 @@ class CorrectionOfModel:
         each = range(self.dataset.classes)
         left = np.stack([members[labels == label].sum(axis=0) for label in each], axis=1).round().astype(np.int64)
         undefined = np.full((groups, len(each)), np.nan)
-        return record.subgroups(self.dataset, labels, self.mitigation.answers[0], left, undefined)
+        return record.subgroups(self.dataset, labels, answers_about(self.mitigation), left, undefined)
 
     def _estimate(self) -> result.Estimate | None:
         """The gaps to expect on the test part, from the answers alone; None before anybody's group is known."""
         found = self.mitigation.fitted
         if found is None:
             return None
+        estimate = cast(result.Estimate, self._gaps(found))
+        if isinstance(found, FittedAttributes):
+            names = [one.name for one in self.dataset.groupings]
+            parts = zip(names, found.parts, strict=True)
+            estimate["attributes"] = {name: self._gaps(part) for name, part in parts}
+            estimate["intersections"] = None if found.crossed is None else self._gaps(found.crossed)
+        return estimate
+
+    def _gaps(self, found: FittedCorrection) -> AttributeEstimate:
         base, selected = found.estimates(len(self.split.test), self._seed)
         return {"base": _shown(base), "selected": _shown(selected)}
 
@@ -265,7 +284,7 @@ class CorrectionOfModel:
         return {
             "applied": found.chosen.applied,
             "strength": float(STRENGTHS[place]),
-            "direction": record.cell_weights(self.dataset, found.correction),
+            "direction": cell_weights(self.dataset, found.correction),
             "worth": number(found.chosen.worth),
             **self._effect(found, place),
             "steadiness": _steadiness(found),
@@ -298,7 +317,7 @@ class CorrectionOfModel:
                 f"Asking ended after {asked} of {self._budget} answers: the rest was expected to gain less than "
                 f"{least:g} (expected fall of the gap minus caution times its deviation)."
             )
-        contradicted = contradiction(self._known, self.pool.labels, *self.mitigation.answers[0].known())
+        contradicted = contradiction(self._known, self.pool.labels, *answers_about(self.mitigation).known())
         notes += [] if contradicted is None else [contradicted]
         if self.dataset.weights is not None:
             effective = effective_number(self.dataset.weights[self.split.test])
@@ -339,6 +358,7 @@ class CorrectionOfModel:
             positive=positive,
             group_names=self.dataset.group_names,
             named=not self.dataset.embedded,
+            attributes={one.name: one.names for one in self.dataset.groupings} if self.dataset.further else None,
         )
 
     def places(self) -> Floats:

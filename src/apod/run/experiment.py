@@ -16,7 +16,7 @@ from apod import __version__
 from apod.audit.estimate import ENOUGH
 from apod.audit.json_types import AuditJson
 from apod.data.blocks import is_large
-from apod.data.dataset import UNKNOWN, Dataset, IntArray, check_group_count
+from apod.data.dataset import UNKNOWN, Dataset, answer_count, check_group_count
 from apod.errors import InputError
 from apod.fairness.criterion import FixedCriterion, parse_criterion
 from apod.files import digest
@@ -28,7 +28,8 @@ from apod.method.settings import PER_STRENGTH, Settings
 from apod.processes import blas_on_one_thread, one_thread
 from apod.report.result import Answer, Data, GuessedGaps, Metrics, Result, Round, RunSettings
 from apod.report.run_page import SCHEMA_VERSION
-from apod.run.approach import Approach, Finished, Recorder, answers_notes, check_many_labels, measured
+from apod.run.approach import Approach, Finished, Recorder, answers_notes, check_many_labels, handed_in, measured
+from apod.run.attributes import attribute_notes, by_attribute, values_told
 from apod.run.checkpoint import Checkpoint, RunFacts, Sizes, data_fingerprint, fingerprint
 from apod.run.correction import CorrectionOfModel
 from apod.run.record import Audited, Measured, audited
@@ -116,22 +117,23 @@ def run_experiment(
         facts["criterion"] = criterion.text
     with blas_on_one_thread if settings.corrects else one_thread():  # the same sums on every machine
         approach = _approach(dataset, settings, plan.training, seed, listener, watch, prepared, score)
-        known, closed = _known(dataset, approach.split.train, annotator)
+        known, closed = handed_in(dataset, approach.split.train, annotator)
         approach.mitigation.begin_with(known, closed)
         recorder = Recorder(approach)
         saved = Checkpoint(checkpoint, fingerprint(dataset, facts)) if checkpoint else None
         heard = _take_up(saved, resume, approach, recorder)
-        answer = annotator or RecordedGroups(dataset.groups, dataset.group_names)
+        answer = annotator or RecordedGroups(dataset.groups, dataset.group_names, dataset.further)
+        names = [one.names for one in dataset.further]
         keep = saved.keep if saved else lambda question, group: None
-        interview = Interview(answer, dataset.group_names, approach.split.train, heard, keep)
+        interview = Interview(answer, dataset.group_names, approach.split.train, heard, keep, names)
         listener.stage("Asking and refitting")
         _run(approach, interview, plan.training, recorder, saved, listener, watch)
         if plan.verify:
             listener.stage("Verifying")
             both = np.concatenate([approach.split.train, approach.split.validation])
-            handed_in, blank = _known(dataset, both, annotator)
-            verifying = Interview(answer, dataset.group_names, both, heard, keep)
-            recorder.take_verifying(approach.verify(plan.verify, verifying, [*handed_in.rows, *blank], saved))
+            told, blank = handed_in(dataset, both, annotator)
+            verifying = Interview(answer, dataset.group_names, both, heard, keep, names)
+            recorder.take_verifying(approach.verify(plan.verify, verifying, [*told.rows, *blank], saved))
         outcome = _finish(approach, recorder, facts, preset, watch)
         outcome.result["criterion"] = None if criterion is None else criterion.to_dict()
         if plan.verify and outcome.result["verification"] is None:
@@ -141,7 +143,7 @@ def run_experiment(
         if plan.audit:
             listener.stage("Auditing")
             auditing = Interview(answer, dataset.group_names, approach.split.test, heard, keep)
-            known, closed = _known(dataset, approach.split.test, annotator)
+            known, closed = handed_in(dataset, approach.split.test, annotator)
             outcome.result["audit"] = _audit(outcome, plan.audit, auditing, seed, known, closed)
             if plan.audit < ENOUGH:
                 outcome.result["notes"].append(
@@ -149,15 +151,6 @@ def run_experiment(
                     "is narrower than half of all a gap can be."
                 )
         return outcome
-
-
-def _known(dataset: Dataset, rows: IntArray, annotator: Annotator | None) -> tuple[Answers, list[int]]:
-    """Of a part's people: whose group is handed in, and about whom nobody can be asked, because records are blank."""
-    groups = np.full(len(rows), UNKNOWN) if dataset.known is None else dataset.known[rows]
-    places = np.flatnonzero(groups != UNKNOWN)
-    known = Answers(tuple(places.tolist()), tuple(groups[places].tolist()), handed_in=len(places))
-    blank = np.flatnonzero(dataset.groups[rows] == UNKNOWN).tolist() if annotator is None else []
-    return known, blank
 
 
 @dataclass(frozen=True)
@@ -183,13 +176,15 @@ def _check(
     score: str | None,
 ) -> Spending:
     """The answers to spend; InputError, before any work, where a run cannot be made of this."""
-    if dataset.further:
-        raise InputError("Several attributes are read, and not mitigated together yet: name one of them.")
     if dataset.weights is not None and dataset.further:
         raise InputError("Weights go with one attribute: name one with --sensitive, or leave --weight out.")
     if dataset.weights is not None and not settings.corrects:
         raise InputError("Weights are for a corrected model: leave the body and its preset out, or --weight.")
-    if annotator is None and (dataset.groups == UNKNOWN).all():
+    if dataset.further and not settings.corrects:
+        raise InputError("Heads on a body mitigate one attribute: leave the body and its preset out, or name one.")
+    if dataset.further and shares[0]:
+        raise InputError("--audit-share is for one attribute: measure several with apod audit, or name one.")
+    if annotator is None and any((one.codes == UNKNOWN).all() for one in dataset.groupings):
         raise InputError(
             f"{dataset.name} has no recorded groups to answer from: name a sensitive column or an annotator."
         )
@@ -197,9 +192,10 @@ def _check(
         check_many_labels(dataset, settings, score, shares[0])
     if score is not None and not settings.corrects:
         raise InputError("Scores are those of a model to correct: leave the body and its preset out, or the scores.")
-    check_group_count(len(dataset.group_names))
+    for grouping in dataset.groupings:
+        check_group_count(len(grouping.names))
     n_train = int(len(dataset) * dataset.task.split[0])
-    if budget == 0 and dataset.known is not None:
+    if budget == 0 and any(one.known is not None for one in dataset.groupings):
         return Spending(0, 0)
     allowed = answers_allowed(dataset.task.budget if budget is None else budget, n_train, len(dataset.group_names))
     audit_share, verify_share = shares
@@ -224,8 +220,9 @@ def _facts(
         facts["audit_share"] = shares[0]
     if plan.verify:
         facts["verify_share"] = shares[1]
-    if dataset.known is not None:
-        facts["known"] = digest(dataset.known)
+    known = [one.known for one in dataset.groupings if one.known is not None]
+    if known:
+        facts["known"] = digest(*known)
     if dataset.weights is not None:
         facts["weights"] = digest(dataset.weights)
     if score is not None:
@@ -277,7 +274,8 @@ def _take_up(
         saved.start()
         return {}
     split = approach.split
-    trajectories, groups = len(approach.mitigation.answers), len(approach.dataset.group_names)
+    trajectories = len(approach.mitigation.answers)
+    groups = answer_count([len(one.names) for one in approach.dataset.groupings])
     sizes = Sizes(trajectories, len(split.train), len(split.validation), len(split.test), groups)
     heard = saved.heard(sizes)
     earlier = approach.load(saved, heard, recorder.to_dict())
@@ -346,6 +344,7 @@ def _finish(approach: Approach, recorder: Recorder, facts: RunFacts, preset: str
         "known_groups": approach.mitigation.answers[0].handed_in,
         "label_names": list(dataset.label_names),
         "attribute": dataset.attribute,
+        "attributes": [{"name": one.name, "groups": list(one.names)} for one in dataset.groupings],
         "group_names": list(dataset.group_names),
         "reference": dataset.group_names[-1],
         "metric": dataset.task.metric,
@@ -373,8 +372,12 @@ def _finish(approach: Approach, recorder: Recorder, facts: RunFacts, preset: str
         "trajectories": _by_strength(approach, recorder),
         "timing": watch.report(),
     }
-    if dataset.known is None:
+    if all(one.known is None for one in dataset.groupings):
         del result["known_groups"]
+    if dataset.further:
+        result["by_attribute"], result["intersections"] = by_attribute(approach, finished, facts["seed"])
+        result["values_told"] = values_told(approach)
+        result["notes"] += attribute_notes(result)
     return Outcome(result, approach, finished)
 
 

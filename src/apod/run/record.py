@@ -16,7 +16,7 @@ from scipy import stats
 from apod.audit import allocate, audit, draw_people
 from apod.audit.json_types import AuditJson
 from apod.audit.sampling import cells_of, check_people
-from apod.data.dataset import UNKNOWN, Dataset
+from apod.data.dataset import UNKNOWN, Dataset, answer_codes
 from apod.errors import BudgetError
 from apod.fairness.counts import JointCounts, Weights, joint_counts, soft_class_counts, weighted_counts
 from apod.fairness.many_labels import LABEL_RATES, LabelIntervals
@@ -29,7 +29,6 @@ from apod.fairness.metrics import (
 )
 from apod.fairness.notions import Notion, count_events, member_rates
 from apod.fairness.resampling import Interval, bootstrap, paired_bootstrap
-from apod.heads.correction import AnyCorrection, ClassCorrection, Correction
 from apod.method.algorithm1 import Answered, Answers, Question
 from apod.method.annotators import Interview
 from apod.method.selection import Choice, named_reason
@@ -37,7 +36,6 @@ from apod.randomness import generator
 from apod.report.result import (
     Answer,
     Bound,
-    CellWeight,
     Changes,
     Compared,
     CurveMetrics,
@@ -232,15 +230,21 @@ def answer_entry(dataset: Dataset, rows: npt.NDArray[np.int64], answered: Answer
     reason = named_reason(choice.reason, dataset.group_names, dataset.label_names)
     # the first of all people is infinitely far from nobody
     plain = {name: number(value) if isinstance(value, float) else value for name, value in reason.items()}
-    return {
+    groupings = dataset.groupings
+    codes = answer_codes(answered.group, [len(one.names) for one in groupings])
+    told = {one.name: one.names[code] if code >= 0 else None for one, code in zip(groupings, codes, strict=True)}
+    entry: Answer = {
         "row": int(dataset.rows[rows[choice.row]]),
-        "group": dataset.group_names[answered.group] if answered.group >= 0 else None,
+        "group": told[dataset.attribute],
         "round": answered.question.round,
         "purpose": answered.question.purpose,
         "probability": choice.probability,
         "strength": strength,
         "reason": cast(Reason, plain),  # selectors say what they looked at
     }
+    if dataset.further:
+        entry["groups"] = told
+    return entry
 
 
 def _widened(
@@ -317,23 +321,6 @@ def tested(point: CurveMetrics) -> Tested:
         "balanced_accuracy": point["balanced_accuracy"],
         "gap": point["gap"],
     }
-
-
-def cell_weights(dataset: Dataset, correction: AnyCorrection) -> list[CellWeight]:
-    """A correction's direction by names: how far it shifts the margin of one group's people of some labels."""
-    labels = [
-        [name for name, inside in zip(dataset.label_names, cell, strict=True) if inside]
-        for cell in correction.scores.cells.T
-    ]
-    found: list[CellWeight] = []
-    events = 1 if isinstance(correction, Correction) else correction.counted.shape[1]
-    for place, weights in enumerate(correction.direction):
-        for name, weight in zip(dataset.group_names, weights, strict=True):
-            entry: CellWeight = {"labels": labels[place // events], "group": name, "weight": float(weight)}
-            if isinstance(correction, ClassCorrection):
-                entry["decision"] = dataset.label_names[correction.counted.ravel()[place]]
-            found.append(entry)
-    return found
 
 
 def named_cells(dataset: Dataset, cells: Sequence[tuple[int, int]]) -> list[list[str]]:
