@@ -406,6 +406,7 @@ def test_a_real_run_writes_only_documented_fields_and_a_whole_page(real_run: Pat
     # typical and informative people are not chosen by subgroup and distance
     optional |= {"answers[].reason.group", "answers[].reason.centred_accuracy", "answers[].reason.distance"}
     optional |= {"by_attribute", "intersections", "values_told", "estimate.attributes", "estimate.intersections"}
+    optional |= {"data.weight", "changes.groups.NAME.to."}  # of weighted rows, and of more than two labels
     optional |= set(HEADS_ALONE if real_run.name == "default" else MODELS_ALONE)
     optional |= {"rounds[].choice."} if real_run.name == "paper" else set()  # no posterior there
     compulsory = {path for path in documented() if not path.startswith(tuple(optional))}
