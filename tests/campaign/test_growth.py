@@ -13,13 +13,13 @@ import pandas as pd
 import pytest
 from sqlalchemy import text
 
-from apod.campaign import Campaign
+from apod.campaign import Campaign, create
 from apod.campaign.audit_sample import Progress, _probability, audit_order, audit_proposals
 from apod.campaign.correction_engine import CorrectionEngine
 from apod.campaign.errors import CampaignFinished, StoreError
 from apod.campaign.growth import AddOptions
 from apod.campaign.heads_engine import MitigationEngine
-from apod.data import Dataset, make_example
+from apod.data import Dataset, blocks, make_example
 from apod.errors import InputError, TableProblems
 from apod.testing.engines import Workshop, answer_all, group_of, pool
 from support.store_contract import tampering
@@ -429,3 +429,22 @@ def test_scores_of_new_rows_are_taken_as_they_are(tmp_path: Path) -> None:
         engine = campaign.engine()
         assert isinstance(engine, CorrectionEngine)
         assert np.array_equal(engine.base.pool.people.scores[240:], pd.read_csv(tmp_path / "more.csv")["s"])
+
+
+def test_of_a_large_pool_as_large_a_share_of_the_new_rows_is_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocks, "LARGE", 200)
+    monkeypatch.setattr(create, "DRAWN", 96)
+    with created(tmp_path, audit_share=0.25) as campaign:
+        assert campaign.materials.drawn == 96
+        table(LATER, prefix="q").to_csv(tmp_path / "more.csv", index=False)
+        campaign.owner.add(tmp_path / "more.csv")
+        rows = campaign.materials.training_rows()
+        later = rows[rows >= 240]
+        assert abs(len(later) - 48) <= 1  # half of those not held out, as before
+        assert not np.intersect1d(rows, campaign.materials.held_out()).size
+        engine = campaign.engine()
+        assert isinstance(engine, CorrectionEngine)
+        assert len(engine.base.pool.people) == len(rows)
+        assert campaign.ask("maria") is not None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pandas as pd
 import pytest
 
 from apod.campaign import Campaign
@@ -105,3 +108,44 @@ def test_a_decision_is_fitted_and_leaves_the_model_it_contradicts(workshop: Work
     assert campaign.owner.refit()
     assert campaign.status().model_answers == model + 1
     assert campaign.status().behind == 0
+
+
+def test_decisions_stand_in_exports_beside_the_answers_they_are_about(workshop: Workshop, tmp_path: Path) -> None:
+    campaign = workshop.create(budget=8, overlap=2)
+    row = ask_two(campaign, GROUPS[0], GROUPS[1])
+    other = ask_two(campaign, GROUPS[0], GROUPS[0])
+    case = campaign.reviews.next("rita")
+    assert case is not None
+    campaign.reviews.decide("rita", case.question, GROUPS[1])
+    for name in ("answers.csv", "answers.jsonl", "answers.parquet"):
+        campaign.owner.export(tmp_path / name)
+    found = pd.read_csv(tmp_path / "answers.csv").set_index("row")
+    assert set(found.loc[row, "decision"]) == {GROUPS[1]}
+    assert set(found.loc[row, "decided_by"]) == {"rita"}
+    assert found.loc[other, "decision"].isna().all()
+    assert set(pd.read_parquet(tmp_path / "answers.parquet")["decision"].dropna()) == {GROUPS[1]}
+    assert campaign.owner.import_(tmp_path / "answers.csv").added == 0
+    campaign.owner.erase(row=row)
+    campaign.owner.export(tmp_path / "after.csv")
+    assert GROUPS[1] not in (tmp_path / "after.csv").read_text()
+
+
+def test_reviewers_see_the_case_as_annotators_do(on_sqlite: Workshop, tmp_path: Path) -> None:
+    (tmp_path / "face.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    frame = pd.DataFrame({"age": range(20), "photo": "face.png"})
+    campaign = on_sqlite.create(
+        rows=20, budget=8, overlap=2, display=frame, show=["age", "photo"], image_column="photo",
+        image_root=str(tmp_path), show_label=True,
+    )  # fmt: skip
+    question = campaign.ask("a")
+    assert question is not None
+    ask_two(campaign, GROUPS[0], GROUPS[1])
+    case = campaign.reviews.next("rita")
+    assert case is not None
+    seen = (case.row_id, case.display, case.label, case.image)
+    assert seen == (question.row_id, question.display, question.label, question.image)
+    (tmp_path / "face.png").unlink()
+    (tmp_path / "face.png").mkdir()  # what annotators saw is gone: their answers can still be decided
+    case = campaign.reviews.next("rita")
+    assert case is not None
+    assert (case.image, case.display) == (None, question.display)

@@ -81,3 +81,36 @@ def test_rows_of_the_audit_are_left_to_it_and_a_refusal_is_an_answer(workshop: W
     assert campaign.owner.self_reports.answer(links[0].partition("#")[2], "declined") is not None
     assert campaign.status().declined == 1
     assert campaign.owner.answers() == ()
+
+
+def test_a_question_that_somebody_holds_is_taken_back_when_the_person_answers(workshop: Workshop) -> None:
+    campaign = workshop.create(budget=4, overlap=2)
+    first = campaign.ask("a")
+    held = campaign.ask("b")
+    assert first is not None
+    assert held is not None
+    assert first.row == held.row
+    campaign.tell(first, GROUPS[0])
+    (link,) = campaign.owner.self_reports.invite([held.row])
+    assert campaign.owner.self_reports.answer(link.token, GROUPS[1]) is not None
+    following = campaign.ask("b")
+    assert following is not None
+    assert following.row != held.row
+    late = campaign.tell(held, GROUPS[0])  # sent all the same: recorded, and neither paid nor counted
+    assert (late.late, late.counted) == (True, False)
+    assert campaign.status().answered == 1
+    assert [(one.row, one.group) for one in campaign.owner.answers() if one.weight == 1.0] == [(held.row, 1)]
+    assert campaign.ask("c").row != held.row  # type: ignore[union-attr]
+    assert campaign.owner.verify_log().ok
+
+
+def test_the_purpose_has_a_text_of_its_own_and_is_the_guidelines_without(on_sqlite: Workshop) -> None:
+    campaign = on_sqlite.create(budget=3, guidelines="Decide by the application alone.")
+    (link,) = campaign.owner.self_reports.invite([7])
+    form = campaign.owner.self_reports.form(link.token)
+    assert form is not None
+    assert form.purpose == "Decide by the application alone."
+    campaign.owner.revise(purpose="To see whether the model treats groups alike.")
+    form = campaign.owner.self_reports.form(link.token)
+    assert form is not None
+    assert form.purpose == "To see whether the model treats groups alike."

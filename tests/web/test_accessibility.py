@@ -118,3 +118,35 @@ def test_the_dashboard_before_and_after_the_first_model(browser: Any, tmp_path: 
         check(owner.page, "dashboard")
         owner.page.set_viewport_size({"width": 390, "height": 760})
         check(owner.page, "dashboard on a phone")
+
+
+def test_the_reviewer_s_page(browser: Any, tmp_path: Path) -> None:
+    with serving(new_campaign(tmp_path, budget=6, overlap=2)) as site:
+        for name, group in (("ann", "female"), ("bob", "male")):
+            question = site.campaign.ask(name)
+            assert question is not None
+            site.campaign.tell(question, group)
+        for size in ({}, PHONE):
+            with visit(browser, site, "rita", "reviewer", **size) as rita:
+                rita.says("The annotators disagree.")
+                check(rita.page, "a case to decide")
+        with visit(browser, site, "ann", "reviewer") as ann:
+            ann.says("Nothing to decide")
+            check(ann.page, "nothing to decide")
+
+
+def test_the_page_of_the_person_concerned_on_a_phone(browser: Any, site: Site) -> None:
+    (link,) = site.campaign.owner.self_reports.invite([5])
+    context = browser.new_context(**PHONE)
+    page = context.new_page()
+    page.goto(f"{site.origin}/self-report#{link.token}")
+    page.get_by_text("Why this may be asked: Consent").wait_for()
+    check(page, "before the answer")
+    page.get_by_role("button", name="female", exact=True).click()
+    page.get_by_text("Thank you, it is recorded").wait_for()
+    check(page, "after it")
+    page.goto(f"{site.origin}/self-report#nonsense")
+    page.reload()
+    page.get_by_text("ask whoever sent it for a new one").wait_for()
+    check(page, "a link that does not work")
+    context.close()

@@ -10,10 +10,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
-from browsing import PHONE, QUICK, Site, Visit, answer, chromium, new_campaign, serving, table, visit
+from browsing import GROUPS, PHONE, QUICK, Site, Visit, answer, chromium, new_campaign, serving, table, visit
 from browsing import window as new_window
 
+from apod.campaign import Campaign
 from apod.report.campaign_facts import campaign_facts
 from apod.report.campaign_page import render_campaign
 from support.waiting import PATIENCE
@@ -328,3 +330,28 @@ def test_the_owner_extends_the_budget_and_changes_what_annotators_are_told(
         dora.case()
         dora.says("Who wrote this?")
         assert dora.page.locator("#guidelines-text li strong").inner_html() == "Only"
+
+
+def test_the_owner_adds_rows_and_makes_links_for_self_reports(browser: Any, tmp_path: Path) -> None:
+    frame, labels = table(40)
+    people = frame.assign(hired=labels)
+    people.to_csv(tmp_path / "people.csv", index=False)
+    campaign = Campaign.create_from_table(
+        tmp_path / "trial.db", tmp_path / "people.csv", label="hired", groups=list(GROUPS), budget=6,
+        positive="hired", engine_options=QUICK,
+    )  # fmt: skip
+    with serving(campaign) as site, visit(browser, site, "owner", "owner") as owner:
+        owner.page.locator("#add-file").set_input_files(tmp_path / "people.csv")
+        owner.page.get_by_role("button", name="Add the rows").click()
+        owner.says("40 rows added; the campaign has 80 now.")
+        owner.page.get_by_label("Numbers of the rows").fill("3, 45")
+        with owner.page.expect_download() as waiting:
+            owner.page.get_by_role("button", name="Make the links").click()
+        links = pd.read_csv(waiting.value.path())
+        assert list(links["row"]) == [3, 45]
+        owner.page.locator("#rules-purpose").fill("To treat groups alike.")
+        owner.page.get_by_role("button", name="Save").click()
+        owner.says("Saved.")
+        form = site.campaign.owner.self_reports.form(links["link"][1].split("#")[1])
+        assert form is not None
+        assert form.purpose == "To treat groups alike."

@@ -5,10 +5,11 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pandas as pd
 import pytest
-from web_people import GROUPS, STRENGTHS, House, annotate, fitted, housed, turn
+from web_people import GROUPS, STRENGTHS, House, annotate, build_quick, fitted, housed, people, turn
 
 from apod.campaign import Campaign
 from support.waiting import until
@@ -223,3 +224,36 @@ def test_an_owner_with_a_used_link_is_told_how_to_make_another(house: House) -> 
         assert client.post("/api/v1/session", json={"token": token}).status_code == 200
         again = client.post("/api/v1/session", json={"token": token})
         assert (again.status_code, said in again.json()["error"]["message"]) == (401, True)
+
+
+def test_rows_are_added_over_the_page_and_asked_about(tmp_path: Path) -> None:
+    frame, labels = people(40)
+    table = frame.assign(hired=labels, person=[f"p{row}" for row in range(40)])
+    table.to_csv(tmp_path / "people.csv", index=False)
+    campaign = Campaign.create_from_table(
+        tmp_path / "trial.db", tmp_path / "people.csv", label="hired", groups=GROUPS, budget=20, id_column="person",
+        engine=build_quick,
+    )  # fmt: skip
+    with campaign, housed(campaign) as house:
+        owner = house.owner()
+        more = table.assign(person=[f"q{row}" for row in range(40)]).to_csv(index=False)
+        done = owner.post("/api/v1/rows", json={"csv": more})
+        assert (done.status_code, done.json()["rows"], done.json()["total"]) == (201, 40, 80)
+        assert owner.get("/api/v1/dashboard").json()["campaign"]["rows"] == 80
+        again = owner.post("/api/v1/rows", json={"csv": more})
+        assert again.status_code == 422
+        assert "40 ids are in the campaign already" in again.json()["error"]["message"]
+        assert house.enter().post("/api/v1/rows", json={"csv": more}).status_code == 403
+        assert not [path for path in campaign.files.folder.iterdir() if path.name.startswith(".new")]
+
+
+def test_links_for_self_reports_are_a_file_for_the_owner_alone(house: House) -> None:
+    owner = house.owner()
+    found = owner.post("/api/v1/links", json={"rows": [3, 17, 3]})
+    links = pd.read_csv(io.BytesIO(found.content))
+    assert list(links["row"]) == [3, 17]
+    token = links["link"][0].split("#")[1]
+    form = house.stranger().post("/api/v1/self-report/form", json={"token": token}, headers={"X-Apod": "1"})
+    assert form.status_code == 200
+    assert owner.post("/api/v1/links", json={"rows": [999]}).status_code == 422
+    assert house.enter().post("/api/v1/links", json={"rows": [4]}).status_code == 403

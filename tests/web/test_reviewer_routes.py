@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
-from web_people import GROUPS, House, housed, turn
+from web_people import GROUPS, House, housed, people, turn
 
 from apod.campaign import Campaign
 
@@ -58,3 +59,24 @@ def test_a_decision_needs_the_header_that_other_sites_cannot_set(disagreed: Hous
     del rita.headers["X-Apod"]
     answer = rita.post("/api/v1/review/1", json={"answer": GROUPS[0], "key": "k"})
     assert (answer.status_code, answer.json()["error"]["code"]) == (403, "csrf")
+
+
+def test_a_reviewer_gets_the_picture_of_a_question_to_decide_and_no_other(
+    new_campaign: Callable[..., Campaign], tmp_path: Path
+) -> None:
+    picture = b"\x89PNG\r\n\x1a\nrest"
+    (tmp_path / "face.png").write_bytes(picture)
+    frame, _ = people()
+    shown = frame.assign(photo="face.png")
+    with housed(new_campaign(overlap=2, display=shown, image_column="photo", image_root=str(tmp_path))) as house:
+        for name, answer in (("maria", GROUPS[0]), ("bob", GROUPS[1])):
+            client = house.enter(name)
+            question = turn(client)["questions"][0]["id"]
+            client.post(f"/api/v1/questions/{question}/answer", json={"answer": answer, "key": "k"})
+        rita = house.enter("rita", "reviewer")
+        case = rita.get("/api/v1/review").json()["case"]
+        found = rita.get(case["picture"])
+        assert (found.status_code, found.content, found.headers["content-type"]) == (200, picture, "image/png")
+        assert rita.get("/api/v1/review/2/picture").status_code == 404  # not to be decided
+        assert house.enter("maria", "reviewer").get(case["picture"]).status_code == 404  # she was asked herself
+        assert house.enter("bob").get(case["picture"]).status_code == 403

@@ -147,11 +147,10 @@ def _computed_later(
         scores = materials.files.array(given["scores"]["file"]).astype(np.float64)
     else:
         scores = _model(materials, settings, facts).margin(materials.batch_features(batch))
-    held_out = (
-        np.empty(0, dtype=np.int64) if given.get("held_out") is None else materials.files.array(given["held_out"])
-    )
-    found = {"scores": np.delete(scores, held_out)}
-    return found | {"held_out": scores[held_out]} if len(held_out) else found
+    start, stop = materials.starts[batch : batch + 2]
+    parts = {"scores": materials.training_rows(), "held_out": materials.held_out()}
+    found = {name: scores[rows[(rows >= start) & (rows < stop)] - start] for name, rows in parts.items()}
+    return found if len(found["held_out"]) else {"scores": found["scores"]}
 
 
 def _packed(fitted: Fitted) -> tuple[Facts | None, dict[str, npt.NDArray[Any]]]:

@@ -41,6 +41,8 @@ class Record:
     question: str | None = None  # its id in the campaign it came from
     asked_at: str | None = None
     answered_at: str | None = None
+    decision: str | None = field(default=None, repr=False)  # a reviewer's, which counts instead; not taken in again
+    decided_by: str | None = None
     answers: Mapping[str, str | None] = field(default_factory=dict, repr=False)  # by attribute, where there are several
 
     def cells(self, attributes: Sequence[str]) -> dict[str, object]:

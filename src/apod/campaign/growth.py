@@ -7,7 +7,8 @@ runs; answers stay as they are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -29,12 +30,14 @@ from apod.campaign.matrix import embedding_pool, is_embedding
 from apod.campaign.pool_rows import check_encodable
 from apod.campaign.state import OPEN
 from apod.data.columns import Labels, read_like
-from apod.data.dataset import UNKNOWN, category_codes
+from apod.data.dataset import UNKNOWN, IntArray, category_codes
 from apod.data.files import read_table
 from apod.data.groups import read_groups
 from apod.data.own import Problems, label_cells
 from apod.data.text_files import RECOGNISED, Dialect
 from apod.errors import InputError, TableProblems
+from apod.files import write_private
+from apod.randomness import generator
 
 if TYPE_CHECKING:
     from apod.campaign.session import Session
@@ -73,6 +76,18 @@ def add_file(session: Session, path: Path, options: AddOptions) -> AddReport:
     if materials.manifest.get("embedding"):
         raise InputError(f"The campaign's rows are embeddings, and {path.name} is a table: pass a .npy matrix.")
     return add(session, _table(session, materials, path, options), path.name)
+
+
+def add_text(session: Session, table: str) -> AddReport:
+    """Add the rows of a CSV file's text, as a page sends it. It is written to a file of the owner's alone while it is
+    read; so groups may not come with it: a server that is killed would leave them behind.
+    """
+    if (session.materials.manifest.get("table") or {}).get("known") is not None:
+        raise InputError("Groups come with these rows: add them with `apod campaign add`.")
+    with tempfile.TemporaryDirectory(dir=session.files.folder, prefix=".new-") as folder:
+        path = Path(folder) / "rows.csv"
+        write_private(path, table.encode(errors="replace"))
+        return add_file(session, path, AddOptions())
 
 
 def add_people(
@@ -134,6 +149,8 @@ def _append(
     held_out = held_out_later(pool.labels, materials.settings, len(materials.batches))
     if len(held_out):
         own["held_out"] = files.put_array(held_out)
+    if materials.drawn is not None:
+        own["drawn"] = files.put_array(_drawn(materials, len(pool.labels), held_out, pool.known or {}))
     files.settle()
     desk.append("added", {"materials": own, "queue": desk.queue})
     reserved = set(held_out.tolist())
@@ -142,6 +159,16 @@ def _append(
         desk.append("known", body | ({"partly": True} if OPEN in value.outcomes else {}), value.seal())
     rows = len(pool.labels)
     return AddReport(rows, first, first + rows, len(held_out), len(pool.known or {}))
+
+
+def _drawn(materials: Materials, rows: int, held_out: IntArray, known: Iterable[int]) -> IntArray:
+    """Of new rows of a large pool: the share that was drawn of the first ones, and those whose group is known."""
+    first = materials.original
+    share = (first.drawn or 0) / max(1, len(first) - len(first.held_out()))
+    free = np.delete(np.arange(rows), held_out)
+    rng = generator(materials.settings.seed, "part of a large pool", "added", len(materials.batches))
+    drawn = rng.choice(free, min(len(free), int(share * len(free) + rng.random())), replace=False)
+    return np.union1d(drawn, np.intersect1d(free, sorted(known))).astype(np.int64)
 
 
 def _written(materials: Materials, files: Staged, pool: Pool) -> dict[str, object]:

@@ -141,11 +141,10 @@ class Materials:
         return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
 
     def training_rows(self) -> IntArray:
-        """All other rows, sorted; of a large pool those that were drawn to learn from, and who arrived later."""
-        rows = np.delete(np.arange(len(self)), self.held_out())
+        """All other rows, sorted; of a large pool those that were drawn to learn from."""
         if self.manifest.get("drawn") is None:
-            return rows
-        return rows[np.isin(rows, self.files.array(self.manifest["drawn"])) | (rows >= self.starts[1])]
+            return np.delete(np.arange(len(self)), self.held_out())
+        return self._listed("drawn")
 
     @property
     def drawn(self) -> int | None:

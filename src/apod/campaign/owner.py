@@ -18,7 +18,7 @@ from apod.campaign.dashboard import Results
 from apod.campaign.engine import GroupAnswer, Model, Verifying
 from apod.campaign.erasure import Erasure, erase, expire
 from apod.campaign.formats import format_of
-from apod.campaign.growth import AddOptions, AddReport, add_file, add_people
+from apod.campaign.growth import AddOptions, AddReport, add_file, add_people, add_text
 from apod.campaign.journal import Desk, read_answers
 from apod.campaign.label_studio import labelling_config
 from apod.campaign.log import LogCheck
@@ -130,6 +130,10 @@ class Owner:
                 raise InputError("Pass a file, or X and y.")
             return add_file(self._session, Path(rows), options or AddOptions())
         return add_people(self._session, rows, labels, display=display, ids=ids, known_groups=known_groups, score=score)
+
+    def add_text(self, table: str) -> AddReport:
+        """Add the rows of a CSV file's text, as `add` does those of a file."""
+        return add_text(self._session, table)
 
     def revise(self, *, reason: str | None = None, **changes: Any) -> CampaignSettings:
         """Change guidelines, question, legal_basis, kind, descriptions, criterion or keep_until; the log keeps all.

@@ -16,8 +16,9 @@ from sqlalchemy import Connection
 
 from apod.campaign.asking import keyed
 from apod.campaign.attributes import Answer, Value, part_of
-from apod.campaign.errors import Conflict, NotFound, NotYours
+from apod.campaign.errors import Conflict, NotFound, NotYours, PictureUnusable
 from apod.campaign.journal import Desk, read_answers
+from apod.campaign.session import Seen
 from apod.campaign.settings import clean_key, clean_name
 from apod.campaign.state import GOLD, GROUP, OPEN, Asked, Given, State
 from apod.campaign.votes import OneCoin, Vote, collect, fleiss_kappa
@@ -56,6 +57,8 @@ class ReviewCase:
     opinions: Mapping[str, int] = field(repr=False)  # a group, cannot_tell or declined -> how many said so
     why: Why
     attributes: tuple[AttributeReview, ...] = field(default=(), repr=False)  # the same of each attribute to decide
+    label: str | None = field(default=None, repr=False)
+    image: str | None = None  # where its picture lies
 
 
 @dataclass(frozen=True)
@@ -83,14 +86,14 @@ class Reviews:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    def next(self, reviewer: str) -> ReviewCase | None:
-        """The oldest question that this reviewer may decide; None where there is none."""
+    def next(self, reviewer: str, question: int | None = None) -> ReviewCase | None:
+        """The oldest question that this reviewer may decide, or this one; None where there is none."""
         name, known = clean_name("reviewer's name", reviewer), self._session.settings.asked
 
         def look(connection: Connection, state: State, at: int) -> tuple[Asked, list[AttributeReview]] | None:
             values = read_answers(connection, self._session.number)
             for asked, why in _waiting(state, values):
-                if not _was_asked(state, asked.row, name):
+                if question in (None, asked.number) and not _was_asked(state, asked.row, name):
                     return asked, [
                         AttributeReview(
                             known[place].name,
@@ -106,10 +109,19 @@ class Reviews:
         if found is None:
             return None
         asked, parts = found
-        row_id, values = self._session.shown(asked.row)
-        shown = {column: value for column, value in values.items() if column in self._session.settings.show} or values
+        try:
+            seen = self._session.seen(asked.row)
+        except PictureUnusable:  # the annotators saw it; what they said can still be decided
+            row_id, values = self._session.shown(asked.row)
+            seen = Seen(row_id, {name: value for name, value in values.items() if name in self._columns}, None, None)
         first = parts[0]
-        return ReviewCase(asked.number, row_id, shown, first.groups, first.opinions, first.why, tuple(parts))
+        told = first.groups, first.opinions, first.why, tuple(parts)
+        return ReviewCase(asked.number, seen.row_id, seen.display, *told, seen.label, seen.image)
+
+    @property
+    def _columns(self) -> tuple[str, ...]:
+        settings = self._session.settings
+        return tuple(name for name in settings.show if name != settings.image_column)
 
     def decide(self, reviewer: str, question: int, answer: Answer, *, key: str | None = None) -> Decision:
         """Record what the reviewer decides: a group's name, "cannot_tell" or "declined". Durable when this returns.

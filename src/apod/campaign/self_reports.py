@@ -73,17 +73,21 @@ class SelfReports:
 
     def mail_merge(self, path: Path, rows: Sequence[int], origin: str, days: float = 30.0) -> int:
         """Write a CSV of row, id, link and expires_at, readable by its owner alone; how many links."""
+        write_private(path, self.merged(rows, origin, days))
+        return len(rows)
+
+    def merged(self, rows: Sequence[int], origin: str, days: float = 30.0) -> bytes:
+        """The content of that CSV."""
         made = self.invite(rows, days)
         lines = ([one.row, one.id, f"{origin}/self-report#{one.token}", one.expires_at] for one in made)
-        write_private(path, write_cells(["row", "id", "link", "expires_at"], lines))
-        return len(made)
+        return write_cells(["row", "id", "link", "expires_at"], lines)
 
     def form(self, token: str) -> SelfReportForm | None:
         """What the person is told; None where the link is not good. It stays as good as it was."""
         if self._access.person(token) is None:
             return None
         rules = self._session.rules()
-        told = rules.question, rules.guidelines, rules.legal_basis
+        told = rules.question, rules.purpose or rules.guidelines, rules.legal_basis
         return SelfReportForm(rules.name, rules.groups, rules.asked, *told)
 
     def answer(self, token: str, answer: Answer) -> str | None:
@@ -145,3 +149,6 @@ def _record(desk: Desk, row: int, value: Value, receipt: str) -> None:
     token = desk.append("asked", body)
     told = {"token": token, "kind": "self_reported", **value.body, "late": False, "counted": True}
     desk.append("answered", {**told, "expired": [], "free": True, "receipt": receipt}, value.seal())
+    number = state.rows[row]
+    for held in [one.token for one in state.outstanding.values() if one.number == number]:
+        desk.append("released", {"token": held, "cause": "self-report"})  # nobody knows better: it is not asked again

@@ -7,6 +7,7 @@ import json
 import os
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -66,6 +67,16 @@ def _created(connection: Connection, row: Any) -> dict[str, Any]:
     body: dict[str, Any] = json.loads(connection.execute(query).scalar() or "{}")
     copies = {"settings": json.loads(row.settings), "materials": json.loads(row.materials)}
     return copies | body  # the copies only so that a log without its beginning can still be looked at
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What may be seen of a row: nothing of what a model or others think."""
+
+    row_id: str
+    display: dict[str, object] = field(repr=False)
+    label: str | None = field(repr=False)
+    image: str | None  # where its picture lies
 
 
 class Session:
@@ -149,8 +160,7 @@ class Session:
 
     def trial(self) -> Trial | None:
         """The frozen correction that is kept, and how far its verification is; None where there is none."""
-        number = self.materials.campaign
-        found = self.reader.view(lambda c, state, at: verification_progress(c, number, state, at))
+        found = self.reader.view(lambda c, state, at: verification_progress(c, self.number, state, at))
         return None if found is None else found.trial
 
     def shown(self, row: int) -> tuple[str, dict[str, object]]:
@@ -198,9 +208,9 @@ class Session:
             "path": engine_folders(engine),
         }
 
-    def case(self, held: Leased) -> Question:
-        """The question of a lease, with what its annotator may see."""
-        row_id, values = self.shown(held.row)
+    def seen(self, row: int) -> Seen:
+        """What whoever is asked about a row sees of it; PictureUnusable where its picture cannot be shown."""
+        row_id, values = self.shown(row)
         settings = self.settings
         image = None
         if settings.image_column is not None:
@@ -208,19 +218,24 @@ class Session:
             image = None if named is None else Pictures(settings.image_root).path(str(named))
             values = {name: value for name, value in values.items() if name in settings.show}
             values.pop(settings.image_column, None)
-        label = settings.label_names[self._materials_of(held.row).label(held.row)] if settings.show_label else None
+        label = settings.label_names[self._materials_of(row).label(row)] if settings.show_label else None
+        return Seen(row_id, values, label, image)
+
+    def case(self, held: Leased) -> Question:
+        """The question of a lease, with what its annotator may see."""
+        seen = self.seen(held.row)
         return Question(
             id=held.id,
             campaign=self.name,
             annotator=held.annotator,
             row=held.row,
-            row_id=row_id,
-            display=values,
-            groups=settings.groups,
-            attributes=settings.asked,
+            row_id=seen.row_id,
+            display=seen.display,
+            groups=self.settings.groups,
+            attributes=self.settings.asked,
             expires_at=moment(held.expires_at),
-            label=label,
-            image=image,
+            label=seen.label,
+            image=seen.image,
         )
 
     def usable(self, held: Leased) -> Question | None:

@@ -69,6 +69,7 @@ class CampaignSettings:
     seed: int = 0
     guidelines: str | None = None
     legal_basis: str | None = None
+    purpose: str | None = None  # what the person concerned is told before a self-report; by default the guidelines
     question: str | None = None  # what annotators are asked; by default a sentence that goes with the kind
     descriptions: Mapping[str, str] = field(default_factory=dict)  # column -> what it means, shown beside it
     criterion: str | None = None  # what must hold at the end, as "gap <= 0.05"; changes only with a reason
@@ -199,7 +200,9 @@ def checked(settings: CampaignSettings, rows: int) -> CampaignSettings:
         raise InputError(f"Nothing is left to train on: audit and verification take {share + settings.verify_share:g}.")
     SETTINGS["least_gain"].check("The least gain", settings.least_gain)
     check_kind(settings.kind)
-    checked_changes(settings, {name: getattr(settings, name) for name in ("guidelines", "legal_basis", "question")})
+    checked_changes(
+        settings, {name: getattr(settings, name) for name in ("guidelines", "legal_basis", "purpose", "question")}
+    )
     kept = checked_changes(settings, {name: getattr(settings, name) for name in ("criterion", "keep_until")})
     values = {item.name: getattr(settings, item.name) for item in fields(settings)} | kept
     cleaned = {"name": clean_name("campaign name", settings.name), "groups": groups, "attributes": attributes}
@@ -231,7 +234,7 @@ def _checked_attributes(given: Sequence[Attribute]) -> tuple[Attribute, ...]:
     return tuple(map(Attribute, names, groups))
 
 
-REVISABLE = ("guidelines", "legal_basis", "question", "kind", "descriptions", "criterion", "keep_until")
+REVISABLE = ("guidelines", "legal_basis", "purpose", "question", "kind", "descriptions", "criterion", "keep_until")
 """Settings that the owner may change while a campaign runs."""
 
 

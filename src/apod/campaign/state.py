@@ -201,8 +201,10 @@ class State:
         )
 
     def filled(self, asked: Asked) -> int:
-        """How many of the question's places are taken by answers."""
-        return sum(self.answers[seq].counted and not self.answers[seq].withdrawn for seq in asked.given)
+        """How many of the question's places are taken by answers: all once the person concerned has answered."""
+        given = [self.answers[seq] for seq in asked.given]
+        count = sum(one.counted and not one.withdrawn for one in given)
+        return max(count, self.overlap) if any(one.free and not one.withdrawn for one in given) else count
 
     def has_price(self, outcome: str) -> bool:
         """Whether an answer with this outcome is paid for."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from sqlalchemy import Connection
 
@@ -18,8 +18,8 @@ from apod.campaign.formats import LABEL_STUDIO, READERS, WRITERS, Batch, Record,
 from apod.campaign.journal import Desk
 from apod.campaign.label_studio import from_tasks, to_tasks
 from apod.campaign.log import moment
-from apod.campaign.settings import check_kind, check_lease, clean_name
-from apod.campaign.state import CANNOT_TELL, DECLINED, GOLD, GROUP, VERIFICATION, State
+from apod.campaign.settings import Attribute, check_kind, check_lease, clean_name
+from apod.campaign.state import CANNOT_TELL, DECLINED, GOLD, GROUP, OPEN, VERIFICATION, State
 from apod.campaign.verifying import sealed_reasons
 from apod.campaign.votes import checked_answers
 from apod.errors import InputError
@@ -97,11 +97,32 @@ def records(session: Session, sealed: bool = True) -> list[Record]:
                     question=state.id_of(given.token),
                     asked_at=moment(asked.at),
                     answered_at=moment(given.at),
+                    **_decided(state, values, asked.number, attributes),
                 )
             )
         return found
 
     return [replace(item, id=session.shown(item.row or 0)[0]) for item in session.reader.view(look)]
+
+
+class _Decided(TypedDict, total=False):
+    decision: str | None
+    decided_by: str
+
+
+def _decided(state: State, values: Mapping[int, object], number: int, attributes: Sequence[Attribute]) -> _Decided:
+    """What a reviewer decided about a question, if one did; with several attributes, of those that were decided."""
+    review = state.reviews.get(number)
+    if review is None or review.erased:
+        return {}
+    stored = values.get(review.seq) if review.outcome == GROUP else None
+    places = range(len(attributes))
+    outcomes = [review.outcome_of(place) for place in places]
+    said = spoken(attributes, outcomes, [part_of(stored, place) for place in places])
+    if len(attributes) == 1:
+        return {"decision": said[0], "decided_by": review.reviewer}
+    told = [f"{attributes[place].name}={said[place]}" for place in places if outcomes[place] != OPEN]
+    return {"decision": "; ".join(told), "decided_by": review.reviewer}
 
 
 def hand_out(session: Session, count: int, days: float) -> tuple[list[Record], str | None]:

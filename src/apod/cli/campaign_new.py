@@ -80,6 +80,7 @@ def new(
         None, help='What must hold at the end, fixed now: "gap <= 0.05"; it changes only with a reason.'
     ),
     keep_until: str | None = typer.Option(None, help="The day from which answers are to be erased: 2027-06-30."),
+    purpose: str | None = typer.Option(None, help="What answers are for: told to the person before a self-report."),
     question: str | None = typer.Option(None, help="What annotators are asked (default: a sentence by --kind)."),
     kind: str = typer.Option("perceived", help="Where answers come from: self_reported, records or perceived."),
     overlap: int = typer.Option(1, help="How many people answer each question."),
@@ -164,6 +165,7 @@ def new(
             legal_basis=legal_basis,
             criterion=criterion,
             keep_until=keep_until,
+            purpose=purpose,
             question=question,
             kind=kind,
             overlap=overlap,

@@ -84,6 +84,7 @@ def set_(
     guidelines: Path | None = typer.Option(None, exists=True, dir_okay=False, help="A text file, Markdown or plain."),
     question: str | None = typer.Option(None, help="What annotators are asked; empty: the usual sentence."),
     legal_basis: str | None = typer.Option(None, help="Why you may ask for this special-category data."),
+    purpose: str | None = typer.Option(None, help="What answers are for: told to the person before a self-report."),
     kind: str | None = typer.Option(None, help="Of answers from now on: self_reported, records or perceived."),
     criterion: str | None = typer.Option(None, help='What must hold at the end, as "gap <= 0.05"; needs --reason.'),
     reason: str | None = typer.Option(None, help="Why the criterion changes; it stands in the log."),
@@ -98,7 +99,7 @@ def set_(
     Example: apod campaign set hiring.db --guidelines guidelines.md --kind records
     """
     changes: dict[str, Any] = {"question": question, "legal_basis": legal_basis, "kind": kind}
-    changes |= {"criterion": criterion, "keep_until": keep_until}
+    changes |= {"criterion": criterion, "keep_until": keep_until, "purpose": purpose}
     changes["guidelines"] = None if guidelines is None else guidelines.read_text(encoding="utf-8")
     given = {name: value for name, value in changes.items() if value is not None}
     with opened_campaign(url, campaign, files) as opened:

@@ -292,18 +292,23 @@ _STARTS = (
     (b"GIF87a", "image/gif"),
     (b"GIF89a", "image/gif"),
 )
-_TYPES: dict[int | str, dict[str, Any]] = {
+PICTURE_TYPES: dict[int | str, dict[str, Any]] = {
     200: {"content": {kind: {} for kind in ("image/png", "image/jpeg", "image/gif", "image/webp")}}
 }
 
 
-@router.get("/questions/{question}/picture", response_class=Response, responses=_TYPES)
+@router.get("/questions/{question}/picture", response_class=Response, responses=PICTURE_TYPES)
 def picture(server: Server, who: Anybody, question: QuestionId) -> Response:
     """The picture of one's own question."""
     found = server.campaign.annotator(name_of(who)).question(question)
     if found.image is None:
         raise Refused(404, "This question has no picture.")
-    data = _read(found.image, server.campaign.settings.image_root, server.settings.limits.picture_bytes)
+    return picture_response(server, found.image)
+
+
+def picture_response(server: Server, path: str) -> Response:
+    """A picture as a browser gets it; refused where the file is none."""
+    data = _read(path, server.campaign.settings.image_root, server.settings.limits.picture_bytes)
     kind = content_type(data)
     if kind is None:
         raise Refused(415, "This file is no PNG, JPEG, GIF or WebP picture.")

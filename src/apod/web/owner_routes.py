@@ -47,6 +47,7 @@ class RulesBody(BaseModel):
     guidelines: LongText | None = None
     question: LongText | None = None
     legal_basis: LongText | None = None
+    purpose: LongText | None = None
     kind: Literal["self_reported", "records", "perceived"] | None = None
     descriptions: dict[str, LongText] | None = None
 
@@ -57,9 +58,35 @@ class RulesSeen(BaseModel):
     guidelines: str | None
     question: str | None
     legal_basis: str | None
+    purpose: str | None
     kind: str
     descriptions: dict[str, str]
     columns: list[str]
+
+
+class RowsBody(BaseModel):
+    """New rows: the text of a CSV file with the columns of the campaign's table."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    csv: Annotated[str, StringConstraints(min_length=1)]
+
+
+class RowsAdded(BaseModel):
+    """What came of it; `first` is the number of the first of them."""
+
+    rows: int
+    first: int
+    total: int
+    held_out: int
+    known: int
+
+
+class LinksBody(BaseModel):
+    """Whom to ask for a self-report, by the numbers of their rows, and how long their links work."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    rows: list[Annotated[int, Field(ge=0, le=10**12)]] = Field(min_length=1, max_length=1000)
+    days: float = Field(default=30.0, gt=0, le=366)
 
 
 class StateSeen(BaseModel):
@@ -156,6 +183,20 @@ def budget(server: Server, who: Owner, body: BudgetBody) -> BudgetBody:
     return body
 
 
+@router.post("/rows", status_code=201)
+def add_rows(server: Server, who: Owner, body: RowsBody) -> RowsAdded:
+    """Add rows that arrived later, all of them or none."""
+    return RowsAdded(**vars(server.campaign.owner.add_text(body.csv)))
+
+
+@router.post("/links", response_class=Response, responses={200: {"content": {"text/csv": {}}}})
+def links(request: Request, server: Server, who: Owner, body: LinksBody) -> Response:
+    """Links for self-reports of the people concerned, as a CSV file for a mail merge; it can be had this once."""
+    origin = server.settings.origin_for(request.headers.get("host"))
+    merged = server.campaign.owner.self_reports.merged(list(dict.fromkeys(body.rows)), origin, body.days)
+    return _attachment(merged, "text/csv; charset=utf-8", "links.csv")
+
+
 @router.get("/settings")
 def rules(server: Server, who: Owner) -> RulesSeen:
     """What annotators are told, as it is now."""
@@ -169,7 +210,7 @@ def revise(server: Server, who: Owner, body: RulesBody) -> RulesSeen:
 
 
 def _rules(now: CampaignSettings) -> RulesSeen:
-    names = ("guidelines", "question", "legal_basis", "kind")
+    names = ("guidelines", "question", "legal_basis", "purpose", "kind")
     told = {name: getattr(now, name) for name in names}
     return RulesSeen(**told, descriptions=dict(now.descriptions), columns=list(now.show))
 

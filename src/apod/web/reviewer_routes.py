@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Path
+from fastapi.responses import Response
 from pydantic import BaseModel
 
 from apod.campaign.access import Visitor
-from apod.web.annotator_routes import AnswerBody, AttributeSeen, own_key
+from apod.web.annotator_routes import PICTURE_TYPES, AnswerBody, AttributeSeen, own_key, picture_response
 from apod.web.cases import Field, field_of
 from apod.web.context import Server
 from apod.web.errors import Refused
@@ -52,6 +53,8 @@ class ReviewBody(BaseModel):
     question: int
     row_id: str
     why: Why
+    label: str | None
+    picture: str | None
     fields: list[Field]
     opinions: list[Opinion]
     attributes: list[AttributeOpinions]
@@ -81,6 +84,8 @@ def review(server: Server, who: Reviewer) -> ReviewTurn:
             question=found.question,
             row_id=found.row_id,
             why=found.why,
+            label=found.label,
+            picture=f"/api/v1/review/{found.question}/picture" if found.image is not None else None,
             fields=[field_of(name, value) for name, value in found.display.items()],
             opinions=_opinions(found.opinions),
             attributes=[
@@ -89,6 +94,15 @@ def review(server: Server, who: Reviewer) -> ReviewTurn:
             ],
         )
     return ReviewTurn(case=case, **vars(summary))
+
+
+@router.get("/review/{number}/picture", response_class=Response, responses=PICTURE_TYPES)
+def picture(server: Server, who: Reviewer, number: QuestionNumber) -> Response:
+    """The picture of a question that this reviewer may decide."""
+    found = server.campaign.reviews.next(who.name, number)
+    if found is None or found.image is None:
+        raise Refused(404, "This question has no picture, or is not yours to decide.")
+    return picture_response(server, found.image)
 
 
 @router.post("/review/{number}")

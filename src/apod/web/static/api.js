@@ -19,8 +19,8 @@ export class ApiError extends Error {
 }
 
 /** Call the API: the parsed answer, or an ApiError. */
-export async function call(method, path, body) {
-  const options = { method, credentials: "same-origin", cache: "no-store", headers: { Accept: "application/json" } };
+export async function call(method, path, body, kind = "application/json") {
+  const options = { method, credentials: "same-origin", cache: "no-store", headers: { Accept: kind } };
   options.signal = AbortSignal.timeout(LIMIT);
   if (method !== "GET") options.headers["X-Apod"] = "1";
   if (body !== undefined) {
@@ -35,6 +35,7 @@ export async function call(method, path, body) {
   } catch {
     throw new ApiError(0, "unreachable", "");
   }
+  if (response.ok && kind !== "application/json") return text;
   const parsed = parse(text);
   if (response.ok && parsed !== undefined) return parsed;
   const { code = "internal", message = response.statusText } = parsed?.error ?? {};
@@ -52,6 +53,6 @@ function parse(text) {
 }
 
 export const get = (path) => call("GET", path);
-export const post = (path, body = {}) => call("POST", path, body);
+export const post = (path, body = {}, kind = undefined) => call("POST", path, body, kind);
 export const put = (path, body) => call("PUT", path, body);
 export const remove = (path) => call("DELETE", path);

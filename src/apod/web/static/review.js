@@ -22,7 +22,7 @@ class Review {
     byId("heading").parentElement.classList.toggle("message", found === null);
     write(byId("heading"), found ? words("case", { id: found.row_id }) : words("review_none_title"));
     write(byId("why"), found ? words(`review_${found.why}`) : words(waiting ? "review_none_yours" : "review_none"));
-    fill(byId("case"), found ? renderCase({ ...found, label: null, picture: null }) : null, found ? this.opinions(found) : null);
+    fill(byId("case"), found ? renderCase({ ...found, id: String(found.question) }) : null, found ? this.opinions(found) : null);
     if (found && this.several) this.attributes(found);
     else if (found) fill(byId("groups"), [...this.groups, "cannot_tell", "declined"].map((answer) => this.choice(found, answer)));
     byId("heading").focus({ preventScroll: true });

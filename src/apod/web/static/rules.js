@@ -1,16 +1,19 @@
 // The owner's form: budget, what annotators are told, ending and archiving.
-import { get, put } from "./api.js";
+import { get, post, put } from "./api.js";
 import { byId, el, fill } from "./dom.js";
 import { words } from "./words.js";
 
-const FIELDS = ["guidelines", "question-text", "legal", "kind"];
-const NAMES = { guidelines: "guidelines", "question-text": "question", legal: "legal_basis", kind: "kind" };
+const FIELDS = ["guidelines", "question-text", "purpose", "legal", "kind"];
+const LARGEST = 60000; // bytes of a table that the server takes over the page
+const NAMES = { guidelines: "guidelines", purpose: "purpose", "question-text": "question", legal: "legal_basis", kind: "kind" };
 
 export class Rules {
   constructor(toast, changed) {
     this.toast = toast;
     this.changed = changed;
     byId("extend").addEventListener("submit", (event) => this.submit(event, () => this.extend()));
+    byId("add").addEventListener("submit", (event) => this.submit(event, () => this.add()));
+    byId("links").addEventListener("submit", (event) => this.submit(event, () => this.links()));
     byId("rules").addEventListener("submit", (event) => this.submit(event, () => this.save()));
     byId("end").addEventListener("click", () => this.ask("end"));
     byId("archive").addEventListener("click", () => this.ask("archive"));
@@ -38,6 +41,26 @@ export class Rules {
   async extend() {
     const { budget } = await put("/budget", { budget: Number(byId("budget").value) });
     return words("extended", { n: budget });
+  }
+
+  async add() {
+    const [file] = byId("add-file").files;
+    if (file.size > LARGEST) throw new Error(words("add_too_large"));
+    const { rows, total } = await post("/rows", { csv: await file.text() });
+    byId("add-file").value = "";
+    return words("added", { n: rows, total });
+  }
+
+  /** The links come as a file, this once: nothing keeps them. */
+  async links() {
+    const rows = byId("links-rows").value.split(/[\s,;]+/).filter(Boolean).map(Number);
+    if (!rows.every((row) => Number.isInteger(row) && row >= 0)) throw new Error(words("links_wrong"));
+    const text = await post("/links", { rows, days: Number(byId("links-days").value) }, "text/csv");
+    const link = el("a", { href: URL.createObjectURL(new Blob([text], { type: "text/csv" })), download: "links.csv" });
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+    byId("links-rows").value = "";
+    return words("links_made", { n: rows.length });
   }
 
   async save() {
