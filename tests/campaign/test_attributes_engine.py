@@ -13,6 +13,9 @@ import pytest
 from apod.campaign import Campaign, GroupAnswer
 from apod.campaign.attributes_engine import AttributesEngine
 from apod.errors import InputError
+from apod.report.campaign_facts import campaign_facts
+from apod.report.campaign_page import render_campaign
+from apod.web.owner_routes import dashboard_body
 
 GROUPS = {"sex": ["f", "m"], "race": ["a", "b", "c"]}
 ROWS = 400
@@ -129,6 +132,19 @@ def test_every_attribute_is_audited_by_its_own_answers(campaign: Campaign) -> No
     held_out = campaign.materials.held_out()[:20]
     assert drawn == {"sex": 20, "race": int((held_out % 6 != 5).sum())}
     assert sum(sum(one.values()) for one in told["attributes"]["race"]["told"].values()) == drawn["race"]
+
+
+def test_report_and_dashboard_show_every_attribute(campaign: Campaign) -> None:
+    facts = campaign_facts(campaign)
+    assert facts["estimate"] is not None
+    assert set(facts["estimate"]["attributes"]) == {"sex", "race"}
+    page = render_campaign(facts)
+    start = page.index('<section id="attributes">')
+    section = page[start : page.index("</section>", start)]
+    assert "a, b, c" in section
+    assert section.count("<tr>") == 3  # titles, sex and race
+    body = dashboard_body(campaign.owner.results.dashboard())
+    assert [one["name"] for one in body["campaign"]["attributes"]] == ["sex", "race"]  # type: ignore[index]
 
 
 def test_what_is_for_one_attribute_is_refused_before_anything_is_written(tmp_path: Path) -> None:

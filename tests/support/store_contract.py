@@ -111,6 +111,39 @@ class SafetyContract(Contract):
         assert (status.answered, status.pending) == (120, 0)
         assert campaign.owner.verify_log().ok
 
+    def test_fifty_annotators_of_two_attributes_get_no_row_twice_and_lose_no_value(self, workshop: Workshop) -> None:
+        both = {"sex": ["x", "y"], "race": ["a", "b", "c"]}
+        campaign = workshop.create(rows=200, budget=80, groups=both, refit="thread", lookahead=32)
+        told: dict[int, tuple[str, str | None]] = {}
+        errors: list[BaseException] = []
+
+        def annotate(name: str) -> None:
+            try:
+                while (turn := campaign.annotator(name).turn()).question is not None or turn.why == "wait":
+                    if turn.question is None:
+                        continue
+                    row = turn.question.row
+                    assert row not in told
+                    told[row] = both["sex"][row % 2], both["race"][row % 3] if row % 5 else None
+                    campaign.tell(turn.question, dict(zip(both, told[row], strict=True)))
+            except BaseException as error:  # noqa: BLE001 a thread's errors must reach the test
+                errors.append(error)
+
+        people = [threading.Thread(target=annotate, args=(f"annotator {i}",)) for i in range(50)]
+        for person in people:
+            person.start()
+        for person in people:
+            person.join()
+        assert errors == []
+        status = campaign.status()
+        assert (len(told), status.answered, status.pending) == (80, 80, 0)
+        assert status.values_told == sum(part is not None for pair in told.values() for part in pair)
+        stored = {(answer.row, answer.attribute): answer.group for answer in campaign.owner.answers()}
+        given = {(row, at): pair[at] for row, pair in told.items() for at in (0, 1) if pair[at] is not None}
+        names = list(both.values())
+        assert {(row, at): names[at][group] for (row, at), group in stored.items()} == given
+        assert campaign.owner.verify_log().ok
+
     def test_the_state_is_the_fold_of_the_events(self, workshop: Workshop) -> None:
         campaign = workshop.create(overlap=2, budget=8, lease_seconds=30)
         for step, name in enumerate("abcabcab"):

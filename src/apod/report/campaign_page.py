@@ -22,7 +22,7 @@ from apod.report.sections import (
     verification_text,
 )
 from apod.report.settings import features_text, setting_words
-from apod.report.tables import DIFFERENCES, MOST_ROWS, Cell, Table, estimated, groups_table, notion_of
+from apod.report.tables import DIFFERENCES, MOST_ROWS, Cell, Table, estimated, expected_cells, groups_table, notion_of
 from apod.report.words import (
     UNDEFINED,
     count,
@@ -63,6 +63,7 @@ def render_campaign(facts: CampaignFacts) -> str:
         "counts": _counts(facts),
         "questions": _questions(facts),
         "agreement": _agreement(facts),
+        "attributes": _attributes(facts),
         "kinds": _kinds(facts),
         "rules": _rules(facts),
         "log": _log(facts),
@@ -313,6 +314,28 @@ def _questions(facts: CampaignFacts) -> Table:
     columns += [*(["Distance"] if distances else []), "Probability", "Model"]
     left_out = max(0, len(facts["questions"]) - MOST_ROWS)
     return Table("Everyone asked about, in order", columns, rows, 6, left_out=left_out)
+
+
+def _attributes(facts: CampaignFacts) -> Table | None:
+    """What came of asking about each of several attributes, and the gaps to expect in each; None where there is one."""
+    attributes = facts["status"]["attributes"]
+    if len(attributes) < 2:
+        return None
+    estimate = facts["estimate"]
+    gaps = {} if estimate is None else estimate.get("attributes", {})
+    columns = ["Attribute", "Groups", "Told", "Cannot tell", "Declined", "Agreement", "Gap without", "Gap with"]
+    rows = []
+    for one in attributes:
+        agreed = UNDEFINED if one["agreement"] is None else decimal(one["agreement"], 2)
+        told = [str(one["told"]), str(one["cannot_tell"]), str(one["declined"]), agreed]
+        rows.append(
+            [*map(Cell, [one["name"], ", ".join(one["groups"]), *told]), *expected_cells(gaps.get(one["name"]))]
+        )
+    if "intersections" in gaps:
+        blank = [Cell("") for _ in range(5)]
+        rows.append([Cell("intersections"), *blank, *expected_cells(gaps["intersections"])])
+    caption = "Every attribute: what was told, and the gap to expect in points, with 95% intervals"
+    return Table(caption, columns, rows, names=2)
 
 
 def _agreement(facts: CampaignFacts) -> str:

@@ -28,6 +28,7 @@ from apod.report.words import (
 )
 
 if TYPE_CHECKING:  # runs are reported on without loading what campaigns need
+    from apod.campaign.json_types import SpeakingGapsJson
     from apod.report.facts import AnyGroupRates, AnyMetrics, AnyResult
 
 DifferenceName = Literal["tpr_difference", "fpr_difference", "selection_rate_difference", "precision_difference"]
@@ -67,6 +68,16 @@ class Table:
     names: int = 1
     marked: int | None = None  # a row to set apart
     left_out: int = 0  # rows beyond MOST_ROWS
+
+
+def expected_cells(gaps: SpeakingGapsJson | None) -> list[Cell]:
+    """The gaps to expect without and with mitigation; where the answers leave them open, they say so."""
+    found = []
+    for gap in () if gaps is None else (gaps["base"], gaps["selected"]):
+        low, high = gap["interval"]
+        known = gap["says"] and gap["gap"] is not None
+        found.append(Cell(points(gap["gap"]), f"{points(low)} to {points(high)}") if known else Cell("not known yet"))
+    return found or [Cell(UNDEFINED), Cell(UNDEFINED)]
 
 
 def estimated(estimate: EstimateJson, show: Callable[[Value], str]) -> Cell:

@@ -343,6 +343,8 @@ def dashboard_body(found: Dashboard) -> dict[str, object]:
         "campaign": {
             **{name: getattr(status, name) for name in _COUNTS},
             "groups": status.groups,
+            "attributes": status.to_json()["attributes"],
+            "values_told": status.values_told,
             "labels": found.labels,
             "rows": found.rows,
             "state": found.phase,

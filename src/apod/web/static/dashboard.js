@@ -136,6 +136,7 @@ class Dashboard {
     write(byId("chosen"), [pointText(data.operating), verifyText(data.operating), tellsText(history.at(-1)), confirmText(data.operating)].filter(Boolean).join(" "));
     show(byId("automatic"), data.chosen !== null);
     show(byId("choose-now"), data.operating === null);
+    this.drawAttributes(data);
     this.drawAsked(data);
     drawBound(data);
     const bound = history.at(-1)?.bound;
@@ -161,6 +162,26 @@ class Dashboard {
     fill(byId("cards"), cards(campaign, this.data.pace, last, this.audit, this.data.operating, none, now));
     fill(byId("cautions"), cautions(campaign, last, this.strength).map(([title, text]) => el("div", { class: "caution", role: "note" }, el("p", {}, el("b", { text: title }), " ", text))));
     write(byId("freshness"), freshness(campaign, last));
+  }
+
+  /** What came of asking about each of several attributes, and the gaps to expect in each. */
+  drawAttributes({ campaign, operating }) {
+    const { attributes, values_told: values, answered: answers } = campaign;
+    show(byId("attributes-section"), attributes.length > 1);
+    if (attributes.length < 2) return;
+    write(byId("attributes-text"), words("attributes_text", { values, answers, first: attributes[0].name }));
+    const gaps = operating?.estimate?.attributes ?? {};
+    const gap = (name, which) => {
+      const found = gaps[name]?.[which];
+      return found?.says ? gapText({ value: found.gap, low: found.interval[0], high: found.interval[1] }) : words("gap_unknown");
+    };
+    const crossed = gaps.intersections ? [{ name: words("intersections"), key: "intersections", groups: [] }] : [];
+    fill(byId("attributes"), [...attributes, ...crossed].map(({ name, key, groups, told, cannot_tell: unsaid, declined, agreement }) => el("tr", {},
+      el("th", { scope: "row", class: "word", text: name }),
+      el("td", { class: "word", text: groups.join(", ") }),
+      [told, unsaid, declined].map((count) => el("td", { text: count === undefined ? "" : String(count) })),
+      el("td", { text: agreement === null || agreement === undefined ? words("unknown_number") : decimal(agreement) }),
+      ["base", "selected"].map((which) => el("td", { text: gap(key ?? name, which) })))));
   }
 
   drawAsked({ asked, subgroups, campaign }) {
