@@ -147,6 +147,30 @@ def test_report_and_dashboard_show_every_attribute(campaign: Campaign) -> None:
     assert [one["name"] for one in body["campaign"]["attributes"]] == ["sex", "race"]  # type: ignore[index]
 
 
+def test_intersections_count_where_they_are_asked_for(tmp_path: Path) -> None:
+    features, labels, score, _ = people()
+    options = {"over_groups": "intersections"}
+    with Campaign.create(
+        tmp_path / "x.db", features, labels, groups=GROUPS, budget=60, score=score, engine_options=options,
+        audit_share=0.2, refit="demand",
+    ) as campaign:  # fmt: skip
+        answer(campaign, tmp_path, 30, 10)
+        assert campaign.owner.refit()
+        outcome = campaign.owner.results.history(1)[-1].outcome
+        assert set(outcome["estimate"]["attributes"]) == {"sex", "race", "intersections"}
+        engine, held_out = campaign.engine(), campaign.materials.held_out()
+        assert isinstance(engine, AttributesEngine)
+        model = engine.fit(campaign.owner.answers(), None)
+        assert model is not None
+        kept = engine.load(model.state())
+        assert (
+            engine.decisions_at(kept, held_out, 1.0)["after"] == engine.decisions_at(model, held_out, 1.0)["after"]
+        ).all()
+    many = {f"a{place}": ["x", "y", "z"] for place in range(4)}
+    with pytest.raises(InputError, match="81 intersections"):
+        Campaign.create(tmp_path / "y.db", features, labels, groups=many, budget=20, engine_options=options)
+
+
 def test_what_is_for_one_attribute_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     features, labels, _, _ = people()
     for wrong, said in (

@@ -68,7 +68,7 @@ def attribute_mitigation(
         seed=seed,
         key=key,
         selector=settings.selector,
-        intersections=getattr(settings, "over_groups", "marginal") == "intersections",
+        intersections=settings.over_groups == "intersections",
     )
 
 

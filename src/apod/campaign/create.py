@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import uuid
 from collections.abc import Mapping, Sequence
@@ -98,8 +99,9 @@ class Pool:
     def shape(self) -> Shape:
         """What of it decides which methods are possible."""
         columns, scored = np.shape(self.features)[-1], self.scores is not None
-        attributes = len(self.attributes)
-        return Shape(len(self.features), columns, len(self.groups), self.embedding, scored, attributes)
+        cells = math.prod(len(one.groups) for one in self.attributes)
+        several = len(self.attributes), cells
+        return Shape(len(self.features), columns, len(self.groups), self.embedding, scored, *several)
 
     @property
     def groups(self) -> tuple[str, ...]:

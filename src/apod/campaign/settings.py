@@ -10,7 +10,7 @@ from datetime import UTC, date, datetime
 from typing import Any, Literal
 
 from apod.campaign.state import CANNOT_TELL, DECLINED
-from apod.data.dataset import LabelValue, check_group_count
+from apod.data.dataset import MOST_GROUPS, LabelValue, check_group_count
 from apod.errors import ApodError, BudgetError, InputError
 from apod.fairness.criterion import parse_criterion
 from apod.method import checks
@@ -334,6 +334,7 @@ class Shape:
     embedding: bool  # the columns are embeddings, rather than those of a table
     scored: bool  # scores were given
     attributes: int = 1
+    intersections: int = 0  # of the groups of several attributes
 
 
 def own_options(
@@ -349,7 +350,7 @@ def own_options(
     kept = {**options, "body": _body(options, pool)}
     chosen = settings_of(kept)
     if pool.attributes > 1:
-        _check_several(chosen, verify_share)
+        _check_several(chosen, verify_share, pool.intersections)
     if pool.scored and not chosen.corrects:
         raise InputError("Scores are corrected, not trained on: leave them out, or leave the body and its preset out.")
     if chosen.body == "precomputed" and chosen.proxy == "laplace":
@@ -361,7 +362,7 @@ def own_options(
     return kept
 
 
-def _check_several(chosen: Settings, verify_share: float) -> None:
+def _check_several(chosen: Settings, verify_share: float, intersections: int) -> None:
     """Refuse what is for one attribute alone."""
     from apod.method.model_mitigation import RANDOM_SHARES
 
@@ -372,6 +373,11 @@ def _check_several(chosen: Settings, verify_share: float) -> None:
         raise InputError(f"The selector {chosen.selector!r} asks about one attribute, several are asked by {known}.")
     if chosen.group_share is not None or chosen.group_probability is not None:
         raise InputError("What is known of the groups beforehand is told of one attribute: leave it out.")
+    if chosen.over_groups == "intersections" and intersections > MOST_GROUPS:
+        raise InputError(
+            f"There are {intersections} intersections, and at most {MOST_GROUPS} can be compared: merge small groups, "
+            "name fewer attributes, or leave --over-groups out."
+        )
     if verify_share:
         raise InputError("A correction for several attributes is not verified yet: leave --verify-share out.")
 
