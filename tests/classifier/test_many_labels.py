@@ -70,6 +70,16 @@ def test_a_torch_module_of_four_logits_is_mitigated() -> None:
     np.testing.assert_allclose(found.at(0.0).predict_proba(X.to_numpy(np.float32)), want)
 
 
+def test_weights_change_the_model_and_weights_of_one_change_nothing(fitted: APODClassifier) -> None:
+    ones, some = np.ones(500), np.where(Y == "A", 3.0, 1.0)
+    same, other = (
+        APODClassifier(random_state=0, caution=0.0).fit(X, Y, sensitive_features=S, sample_weight=weights)
+        for weights in (ones, some)
+    )
+    np.testing.assert_allclose(same.tradeoff_, fitted.tradeoff_, atol=1e-9)
+    assert (other.at(0.0).predict(X) == "A").sum() > (fitted.at(0.0).predict(X) == "A").sum()
+
+
 def test_tradeoff_selection_and_questions_are_there(fitted: APODClassifier) -> None:
     assert fitted.tradeoff_["gap"].notna().all()
     assert fitted.selection_ is not None

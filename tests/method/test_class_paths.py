@@ -85,6 +85,19 @@ def test_paths_and_costs_are_those_of_everybody_decided_anew(name: str) -> None:
             assert ((moves.band[a] <= r) == (now != people.decisions)).all()
 
 
+def test_a_weight_of_two_counts_as_two_people_do() -> None:
+    notion, people, eta, scores, directions = random_case("equalized_odds")
+    twice = np.repeat(np.arange(80), np.where(np.arange(80) % 3 == 0, 2, 1))
+    weights = np.where(np.arange(80) % 3 == 0, 2.0, 1.0)
+    once = make_moves(people.decisions, eta, scores, directions, notion, AT)
+    own = class_costs(Judged(people.labels, people.decisions, weights), once, len(AT), K)
+    again = make_moves(people.decisions[twice], eta[twice], scores[twice], directions, notion, AT)
+    want = class_costs(people.take(twice), again, len(AT), K)
+    for name in ("accuracy", "balanced", "changed"):
+        np.testing.assert_allclose(getattr(own, name), getattr(want, name), atol=1e-12)
+    assert (own.accuracy_error >= want.accuracy_error - 1e-12).all()
+
+
 def _decided_one_by_one(decided: np.ndarray, values: np.ndarray) -> np.ndarray:
     found = decided.copy()
     for i, row in enumerate(values):
