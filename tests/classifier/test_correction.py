@@ -333,3 +333,14 @@ def test_weights_that_cannot_be_used_are_refused_in_a_line() -> None:
         APODClassifier(body="contrastive").fit(people.features, people.labels, sample_weight=np.ones(60))
     with pytest.raises(InputError, match="sample_weight has 1 negative weights"):
         APODClassifier().fit(people.features, people.labels, sample_weight=[-1.0] + [1.0] * 59)
+
+
+def test_a_selection_rate_holds_without_and_with_the_correction() -> None:
+    people = make_example(1200, seed=4)
+    known = np.where(np.arange(1200) % 4 == 0, np.array(people.group_names, dtype=object)[people.groups], None)
+    fit = APODClassifier(LogisticRegression(), selection_rate=0.3, caution=0.0, random_state=0)
+    fit.fit(people.features, people.labels, sensitive_features=known)
+    assert fit.selected_strength_ > 0
+    for strength in (0.0, fit.selected_strength_):
+        share = (fit.at(strength).predict(people.features) == 1).mean()
+        assert share == pytest.approx(0.3, abs=0.03)

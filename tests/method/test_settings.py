@@ -162,3 +162,11 @@ def test_every_notion_but_those_measured_only_can_be_mitigated() -> None:
 
 def test_the_former_name_of_the_notion_is_understood() -> None:
     assert settings_from({"penalty": "demographic_parity"}) == Settings(notion="demographic_parity")
+
+
+@pytest.mark.parametrize("value", [0, -0.1, 1.5, float("nan"), True, "many"])
+def test_a_selection_rate_is_a_share_or_a_number_of_people(value: Any) -> None:
+    with pytest.raises(InputError, match=r"pass a share of the people, like 0.2, or how many|pass a number"):
+        Settings(selection_rate=value)
+    with pytest.raises(InputError, match="one follows from the other; give one"):
+        Settings(selection_rate=0.2, threshold=0.4)

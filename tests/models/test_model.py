@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from apod.errors import InputError
-from apod.models.model import ScoresModel, fit_scores
+from apod.models.model import ScoresModel, fit_scores, selecting, threshold_for
 
 SCORES = np.array([0.0, 0.2, 0.6, 1.0])
 
@@ -49,3 +49,27 @@ def test_what_is_no_score_is_refused_without_its_value(rows: Any, column: Any, t
         fit_scores(rows, column, threshold)
     assert "\n" not in str(caught.value)
     assert "3.25" not in str(caught.value)
+
+
+@pytest.mark.parametrize("share", [0.02, 0.2, 0.5, 0.97])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_threshold_selects_the_share_that_was_asked_for(share: float, weighted: bool) -> None:
+    rng = np.random.default_rng(0)
+    scores, weights = rng.random(4000), rng.exponential(size=4000)
+    cut = threshold_for(scores, share, weights if weighted else None)
+    assert np.average(scores > cut, weights=weights if weighted else None) == pytest.approx(share, abs=2e-3)
+    rough = np.round(scores, 1)
+    cut = threshold_for(rough, share)
+    every = [np.mean(rough > other) for other in np.unique(rough)[:-1]]
+    assert abs(np.mean(rough > cut) - share) == pytest.approx(min(abs(own - share) for own in every))
+
+
+def test_a_number_of_people_is_a_share_of_all_of_them() -> None:
+    fitted = fit_scores(np.linspace(0.01, 0.99, 100))
+    found = selecting(fitted, 50, people=200)
+    assert (found.training_scores > found.model.threshold).sum() == 25
+    assert selecting(fitted, None, people=200) is fitted
+    with pytest.raises(InputError, match="select fewer than all"):
+        selecting(fitted, 200, people=200)
+    with pytest.raises(InputError, match="All scores are the same"):
+        selecting(fit_scores(np.full(10, 0.5)), 0.2, people=10)

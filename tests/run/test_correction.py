@@ -423,3 +423,33 @@ def test_a_column_of_weights_is_read_and_no_feature(tmp_path: Path) -> None:
         frame.assign(w=["1", bad, "2"] * 4).to_csv(tmp_path / "people.csv", index=False, sep=";")
         with pytest.raises(InputError, match=message):
             load_file(tmp_path / "people.csv", said)
+
+
+def test_a_selection_rate_sets_the_threshold_and_the_correction_keeps_it(people: Dataset) -> None:
+    found = run_experiment(people, replace(SETTINGS, selection_rate=0.25), seed=1, budget=BUDGET)
+    curve = found.result["thresholds"]
+    assert curve is not None
+    assert curve["in_use"] == found.result["model"]["threshold"] != 0.5
+    base, after = found.finished.decided[[0, found.finished.selected]]
+    assert base.mean() == pytest.approx(0.25, abs=0.06)  # of people whom the threshold was not chosen on
+    assert found.result["selected"]["strength"] > 0
+    assert after.mean() == pytest.approx(base.mean(), abs=0.03)
+    at = [next(p for p in curve[key] if p["threshold"] == curve["in_use"]) for key in ("base", "selected")]
+    assert [p["gap"] for p in at] == [found.result["vanilla"]["gap"], found.result["selected"]["gap"]]
+    assert [p["selection_rate"] for p in at] == pytest.approx([base.mean(), after.mean()])
+    test = found.approach.split.test
+    for point in curve["base"][::10]:
+        decided = found.approach.pool.scored.model.margin(people.features.iloc[test]) > point["threshold"]
+        exact = evaluate(people.labels[test], decided, people.groups[test], people.group_names, warn=False)
+        assert point["gap"] == pytest.approx(exact.gap, nan_ok=True)
+        assert point["accuracy"] == pytest.approx(exact.accuracy)
+    assert "The gap at other thresholds" in render_report(found.result)
+
+
+def test_a_number_to_invite_is_a_share_of_the_table(people: Dataset) -> None:
+    share = CorrectionOfModel(people, replace(SETTINGS, selection_rate=0.2), 1)
+    invited = CorrectionOfModel(people, replace(SETTINGS, selection_rate=180), 1)
+    assert len(people) == 900
+    assert share.fitted.model.threshold == invited.fitted.model.threshold
+    with pytest.raises(InputError, match="select fewer than all"):
+        CorrectionOfModel(people, replace(SETTINGS, selection_rate=900), 1)

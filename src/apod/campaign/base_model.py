@@ -22,7 +22,7 @@ from apod.errors import InputError
 from apod.method.corrected import ModelPool
 from apod.method.group_knowledge import GroupKnowledge, columns_named, read_knowledge
 from apod.method.settings import Settings
-from apod.models.model import Fitted, Model, ScoresModel, fit_scores
+from apod.models.model import Fitted, Model, ScoresModel, fit_scores, selecting
 from apod.models.scored import Scored, ScoredModel, fit_calibration
 from apod.models.standard import CANDIDATES, Recipe, fit_standard
 
@@ -65,7 +65,7 @@ class BaseModel:
             model = _model(materials, settings, self.facts)
         else:
             column = materials.score_column or SCORE
-            model, columns = ScoresModel(column, threshold_of(settings)), [*columns, column]
+            model, columns = ScoresModel(column, self.pool.scored.model.threshold), [*columns, column]
         return replace(self.pool, scored=replace(self.pool.scored, model=model)), columns
 
 
@@ -87,8 +87,10 @@ def base_model(materials: Materials, settings: Settings) -> BaseModel:
     parts = materials.remember(BASE, lambda: _computed(first, settings))
     facts: BaseFacts = json.loads(bytes(parts[FACTS]))
     added = materials.remember_later(BASE, lambda batch: _computed_later(materials, settings, facts, batch))
-    rows, labels, threshold = pool_rows(materials), materials.labels(), threshold_of(settings)
+    rows, labels = pool_rows(materials), materials.labels()
     scores = np.asarray(parts["scores"], dtype=np.float64)
+    given = Fitted(ScoresModel(None, threshold_of(settings)), scores, False, "", {})
+    threshold = selecting(given, settings.selection_rate, len(first.labels())).model.threshold
     calibration = fit_calibration(scores, labels[first.training_rows()], threshold)
     model = ScoredModel(ScoresModel(None, threshold), calibration, table_encoder(materials, settings))
     features, training = materials.features(), labels[rows.training]
@@ -107,13 +109,15 @@ def fit_base(materials: Materials, settings: Settings, name: str | None = None) 
     rows, given = pool_rows(materials), materials.scores()
     threshold = threshold_of(settings)
     if given is not None:
-        return fit_scores(given[rows.training], threshold=threshold)
+        scored = fit_scores(given[rows.training], threshold=threshold)
+        return selecting(scored, settings.selection_rate, len(materials.labels()))
     seen, labels = part(materials.features(), rows.training), materials.labels()[rows.training]
     only = name if name is not None else ON_EMBEDDINGS if materials.manifest.get("embedding") else None
     candidates: Mapping[str, Recipe] = CANDIDATES if only is None else {only: CANDIDATES[only]}
     unread = columns_named(settings.group_probability)
     seed = materials.settings.seed
-    return fit_standard(seen, labels, seed, candidates=candidates, threshold=threshold, unread=unread)
+    fitted = fit_standard(seen, labels, seed, candidates=candidates, threshold=threshold, unread=unread)
+    return selecting(fitted, settings.selection_rate, len(materials.labels()))
 
 
 def told_groups(materials: Materials, settings: Settings) -> GroupKnowledge | None:

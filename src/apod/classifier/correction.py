@@ -25,7 +25,7 @@ from apod.method.plan import correction_outlook
 from apod.method.settings import Settings
 from apod.models.embedding_steps import embedding_step
 from apod.models.estimator import EstimatorModel, fit_estimator, name_of, rows_of
-from apod.models.model import Model, ScoresModel
+from apod.models.model import Model, ScoresModel, selecting
 from apod.models.prediction import on_rows
 from apod.models.scored import Scored
 from apod.models.standard import fit_standard, warn_if_trained_on
@@ -198,8 +198,9 @@ def fit_model(
         reads = fit_reads(X, rows.groups, rows.group_names, step)
         read = reads.of(X)
         warn_if_trained_on(fitted, read, rows.labels, seed)
-        if settings.threshold is None:
+        if settings.threshold is None and settings.selection_rate is None:
             _check_own_decisions(fitted.model)
+    fitted = selecting(fitted, settings.selection_rate, len(rows.labels), weights)
     label_names = [str(label) for label in (classes[::-1] if positive == 0 else classes)]
     known = read_knowledge(settings, rows.group_names, label_names)
     read_as = None if known is None else known.read_as
@@ -249,7 +250,7 @@ def fitted_model(
         positive=positive,
         name=name,
         standard=not own,
-        own_threshold=settings.threshold is None,
+        own_threshold=settings.threshold is None and settings.selection_rate is None,
         tradeoff=tradeoff(fitted, mitigation.seed),
         selection=selected(mitigation),
         deciles=_deciles(model, fitted),

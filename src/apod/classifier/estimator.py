@@ -80,6 +80,9 @@ class APODClassifier(FittedClassifier):
         "uncertainty", "coreset" or "group". None: "gap" for a correction, "typical" for heads.
     threshold : float or None, default=None
         The score above which the model predicts the positive label. None: the model's own, .5 for probabilities.
+    selection_rate : float, int or None, default=None
+        In the place of a threshold: the share of people to select, or how many of the rows of X. The threshold is
+        chosen on scores out of fold; corrections that select a twentieth more or fewer people are not considered.
     max_accuracy_loss, max_balanced_loss : float, default=.01 and .015
         What a correction may cost in accuracy and balanced accuracy, as fractions, standard errors included.
     caution : float, default=.6
@@ -198,6 +201,7 @@ class APODClassifier(FittedClassifier):
         notion: NotionName | None = None,
         selector: SelectorName | None = None,
         threshold: float | None = Settings.threshold,
+        selection_rate: float | None = Settings.selection_rate,
         max_accuracy_loss: float = Settings.max_accuracy_loss,
         max_balanced_loss: float = Settings.max_balanced_loss,
         caution: float = Settings.caution,
@@ -230,6 +234,7 @@ class APODClassifier(FittedClassifier):
         self.notion = notion
         self.selector = selector
         self.threshold = threshold
+        self.selection_rate = selection_rate
         self.max_accuracy_loss = max_accuracy_loss
         self.max_balanced_loss = max_balanced_loss
         self.caution = caution

@@ -55,6 +55,8 @@ __all__ = [
     "MetricsJson",
     "RateName",
     "RatesJson",
+    "ThresholdPoint",
+    "Thresholds",
     "UndefinedRateWarning",
     "evaluate",
     "fairness_score",
@@ -97,6 +99,23 @@ class MetricsJson(TypedDict):
     predictive_parity_difference: NotRequired[float | None]
     groups: dict[str, GroupRatesJson]
     excluded: int
+
+
+class ThresholdPoint(TypedDict):
+    """What a threshold does on the test part."""
+
+    threshold: float
+    selection_rate: float | None
+    accuracy: float | None
+    gap: float | None
+
+
+class Thresholds(TypedDict):
+    """The threshold in use, and what others would do without and with mitigation."""
+
+    in_use: float
+    base: list[ThresholdPoint]
+    selected: list[ThresholdPoint]
 
 
 class UndefinedRateWarning(UserWarning):

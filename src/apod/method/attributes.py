@@ -42,6 +42,7 @@ from apod.method.correction_choice import (
     compared_groups,
     costs,
     keep,
+    keeps_selection,
     restricted,
     sampled_falls,
     summed_up,
@@ -248,6 +249,8 @@ def fit_attributes(
     total, each = summed_falls(notion, paths, compared, len(populations), rng)
     lost = costs(judged, band, count)
     harmless = np.all([one.mean >= 0 for one in each], axis=0)
+    same = keeps_selection(judged, band, count, limits)
+    harmless = harmless if same is None else harmless & same
     chosen = choose(total, lost, limits, harmless) if frozen is None else keep(total, limits, frozen.place)
     weights = [objective.posterior.score_weights() for objective in objectives[: len(populations)]]
     if frozen is not None:

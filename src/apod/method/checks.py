@@ -97,6 +97,13 @@ def verify_share(value: Any) -> None:
         raise InputError(f"The share to verify by is {value!r}: give a number from 0 to {MOST_VERIFYING}.")
 
 
+def share_or_count(name: str, value: Any) -> None:
+    """A check for a share above 0 and below 1, or a whole number of people from 1 up."""
+    number(name, value)
+    if not 0 < float(value) < 1 and not (float(value) >= 1 and float(value).is_integer()):
+        raise InputError(f"{name} is {value!r}: pass a share of the people, like 0.2, or how many of them, like 200.")
+
+
 def positive(name: str, value: Any) -> None:
     """A check for finite numbers above 0."""
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < float("inf"):

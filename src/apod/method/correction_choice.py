@@ -192,6 +192,8 @@ def _weighted_costs(people: Judged, band: IntArray, count: int, weights: Floats)
 
 BoolArray = npt.NDArray[np.bool_]
 
+KEPT_SELECTION = 0.05
+"""Where a selection rate is asked for, corrections that select a twentieth more or fewer people are not considered."""
 CLEARLY = 0.02
 """A difference of rates that is so far on the other side after a correction has been reversed by it."""
 
@@ -204,11 +206,13 @@ class Limits:
     balanced: float = 0.015
     caution: float = 0.6
     reversal: float = 0.1  # probability with which a difference may end clearly on the other side
+    selection: float | None = None  # share of the people selected by which their number may change; None: any
 
     @classmethod
     def from_settings(cls, settings: Settings) -> Limits:
         """The limits that these settings name."""
-        return cls(settings.max_accuracy_loss, settings.max_balanced_loss, settings.caution)
+        kept = None if settings.selection_rate is None else KEPT_SELECTION
+        return cls(settings.max_accuracy_loss, settings.max_balanced_loss, settings.caution, selection=kept)
 
 
 @dataclass(frozen=True, eq=False)
@@ -304,6 +308,18 @@ def affordable(costs: Costs, limits: Limits) -> BoolArray:
         (costs.accuracy + costs.accuracy_error <= limits.accuracy)
         & (costs.balanced + costs.balanced_error <= limits.balanced)
     )
+
+
+def keeps_selection(people: Judged, band: IntArray, count: int, limits: Limits) -> BoolArray | None:
+    """(A, R) whether about as many people are selected as by the model; None where any number is allowed."""
+    if limits.selection is None:
+        return None
+    weights = np.ones(len(people)) if people.weights is None else people.weights
+    more = np.where(people.decisions == 0, weights, -weights)
+    place = band + (count + 1) * np.arange(len(band))[:, None]
+    each = np.bincount(place.ravel(), np.tile(more, len(band)), minlength=len(band) * (count + 1))
+    net = np.cumsum(each.reshape(len(band), count + 1)[:, :count], axis=1)
+    return np.asarray(np.abs(net) <= limits.selection * (weights @ people.decisions))
 
 
 def choose(found: Falls, costs: Costs, limits: Limits, harmless: BoolArray | None = None) -> Chosen:

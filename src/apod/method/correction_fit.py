@@ -42,6 +42,7 @@ from apod.method.correction_choice import (
     costs,
     falls,
     keep,
+    keeps_selection,
     trace_paths,
 )
 from apod.method.gap_interval import GapEstimate, estimate_gap, part_rates, signed_differences
@@ -355,7 +356,8 @@ def judge(
     paths = trace_paths(notion, population.judged, band, len(STRENGTHS), posterior.versions, blocks)
     lost = costs(population.judged, band, len(STRENGTHS))
     found = falls(notion, paths, common_noise(_noise_count(posterior), k, groups, rng))
-    chosen = choose(found, lost, limits) if frozen is None else keep(found, limits, frozen.place)
+    kept = keeps_selection(population.judged, band, len(STRENGTHS), limits)
+    chosen = choose(found, lost, limits, kept) if frozen is None else keep(found, limits, frozen.place)
     return FittedCorrection(population, posterior, weights, scores, directions, band, paths, lost, found, chosen)
 
 

@@ -25,6 +25,7 @@ from apod.method.checks import (
     one_of,
     optional,
     positive,
+    share_or_count,
     whole,
 )
 
@@ -191,6 +192,16 @@ class Settings:
             "--threshold",
         ),
     )
+    selection_rate: float | None = field(
+        default=None,
+        metadata=_value(
+            optional(share_or_count),
+            "Share or number of people to select",
+            "In the place of a threshold: the share of people to select, or how many of the table's (200). Chosen on "
+            "training scores; a correction keeps it.",
+            "--selection-rate",
+        ),
+    )
     max_accuracy_loss: float = field(
         default=0.01,
         metadata=_value(
@@ -268,6 +279,8 @@ class Settings:
         for name, meaning in SETTINGS.items():
             meaning.check(name, getattr(self, name))
         object.__setattr__(self, "strengths", tuple(float(strength) for strength in self.strengths))
+        if self.threshold is not None and self.selection_rate is not None:
+            raise InputError("A threshold and a selection rate are both given: one follows from the other; give one.")
         if self.body is not None and self.selector in CORRECTION_SELECTORS:
             raise InputError(
                 f"The selector {self.selector!r} asks by the posterior of a correction: choose another for heads on "
@@ -321,7 +334,7 @@ class Settings:
 
 CORRECTION_SELECTORS = ("gap", "cell")
 """Those that ask by the posterior of a correction alone."""
-_LIMITS = ("threshold", "max_accuracy_loss", "max_balanced_loss", "caution")
+_LIMITS = ("threshold", "selection_rate", "max_accuracy_loss", "max_balanced_loss", "caution")
 CORRECTION_SETTINGS = (*_LIMITS, "group_share", "group_probability", "over_groups")
 """Without effect where heads are trained on a body."""
 HEAD_SETTINGS = (

@@ -13,7 +13,7 @@ these, and at strength 0 the model's own output is returned as it is.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -142,6 +142,30 @@ def fit_scores(
         raise InputError(f"The threshold is {threshold:g}: scores between 0 and 1 need one between 0 and 1.")
     model = ScoresModel(column, threshold, classes)
     return Fitted(model, model.margin(rows), False, NAME, {})
+
+
+def threshold_for(scores: Floats, share: float, weights: Floats | None = None) -> float:
+    """The score above which this share of people lies, by weight and as nearly as ties allow; somebody, never all."""
+    values, place = np.unique(-scores, return_inverse=True)  # highest first
+    if len(values) < 2:
+        raise InputError("All scores are the same: no threshold selects some people and not others.")
+    reached = np.cumsum(np.bincount(place, weights, minlength=len(values)))
+    best = int(np.abs(reached[:-1] / reached[-1] - share).argmin())
+    return float(-(values[best] + values[best + 1]) / 2)
+
+
+def selecting(fitted: Fitted, rate: float | None, people: int, weights: Floats | None = None) -> Fitted:
+    """The model with the threshold that selects this share of the training part, or so many of `people` in all.
+
+    Scores of the training part are out of fold, so that new people are selected as often. None: the model's own.
+    """
+    if rate is None:
+        return fitted
+    if rate >= people:
+        raise InputError(f"--selection-rate is {rate:g} and there are {people} people: select fewer than all.")
+    cut = threshold_for(fitted.training_scores, rate if rate < 1 else rate / people, weights)
+    model: Any = fitted.model
+    return replace(fitted, model=replace(model, threshold=cut))
 
 
 def probabilities_of(values: Any, what: str) -> Floats:

@@ -1,4 +1,4 @@
-"""Charts of rates: every group's, with the four-fifths line."""
+"""Charts of rates: every group's, with the four-fifths line; and of the gap against the threshold."""
 
 from __future__ import annotations
 
@@ -10,12 +10,26 @@ import numpy as np
 from markupsafe import Markup
 
 from apod.fairness.impact import FOUR_FIFTHS, impact_ratios
-from apod.fairness.metrics import RATE_WORDS, RateName
+from apod.fairness.metrics import RATE_WORDS, RateName, ThresholdPoint, Thresholds
 from apod.fairness.notions import Notion
-from apod.report.charts import WITH, WITHOUT, tick_percent
-from apod.report.svg import WIDTH, Scale, drawing, line, marker, padded, shorten, tag, tip, words
+from apod.report.charts import WITH, WITHOUT, tick_percent, tick_points
+from apod.report.svg import (
+    WIDTH,
+    Frame,
+    Scale,
+    drawing,
+    end_labels,
+    line,
+    marker,
+    padded,
+    polyline,
+    shorten,
+    tag,
+    tip,
+    words,
+)
 from apod.report.tables import group_interval
-from apod.report.words import count, decimal, defined, percent, percent_span, span
+from apod.report.words import count, decimal, defined, percent, percent_span, points, span
 
 if TYPE_CHECKING:  # runs are reported on without loading what campaigns need
     from apod.report.facts import AnyMetrics, AnyResult
@@ -45,6 +59,43 @@ def rate_figures(result: AnyResult, notion: Notion, names: tuple[str, str] = (WI
             RateFigure(rate_chart(result, rate, rate_title(result["label_names"], rate), names), empty, caption)
         )
     return found
+
+
+def threshold_chart(found: Thresholds | None) -> Markup | None:
+    """The gap at every threshold, without and with mitigation; None where no gap is known."""
+    if found is None:
+        return None
+    lines = [(WITHOUT, "before", found["base"])]
+    lines += [] if found["selected"] == found["base"] else [(WITH, "after", found["selected"])]
+    gaps = [gap for _, _, own in lines for point in own if defined(gap := point["gap"])]
+    if not gaps:
+        return None
+    cuts = [point["threshold"] for point in found["base"]]
+    x, y = Scale((min(cuts), max(cuts)), (46, WIDTH - 96)), Scale(padded(gaps, floor=0.0, least=0.01), (230, 40))
+    frame = Frame(x, y, lambda cut: f"{cut:g}", tick_points, "Threshold of the score", "Gap, points")
+    at = x(found["in_use"])
+    now = tag("line", tip("The threshold in use"), x1=at, y1=40.0, x2=at, y2=230.0, class_="fifths")
+    parts: list[str] = [frame.draw(), now]
+    ends = []
+    for name, class_, own in lines:
+        places = [(x(p["threshold"]), y(gap)) if defined(gap := p["gap"]) else None for p in own]
+        parts.append(polyline(places, class_))
+        parts += [_threshold_dot(name, class_, point, place) for point, place in zip(own, places, strict=True) if place]
+        ends.append((*next(place for place in reversed(places) if place), class_, name.split()[0]))
+    parts.append(end_labels(ends, WIDTH - 96, 34, 236))
+    gaps_now = [next(p["gap"] for p in own if p["threshold"] == found["in_use"]) for _, _, own in lines]
+    said = "; ".join(f"{points(gap)} points {name}" for (name, _, _), gap in zip(lines, gaps_now, strict=True))
+    return drawing(
+        274, f"Gap by threshold, on the test part. At {found['in_use']:.3g}, the one in use: {said}.", *parts
+    )
+
+
+def _threshold_dot(name: str, class_: str, point: ThresholdPoint, place: tuple[float, float]) -> Markup:
+    said = (
+        f"{name}, threshold {point['threshold']:.3g}: gap {points(point['gap'])} points, "
+        f"{percent(point['selection_rate'])} selected, accuracy {percent(point['accuracy'])}"
+    )
+    return tag("path", tip(said), d=marker("circle", *place, 2.0), class_=f"mark small {class_}")
 
 
 def selection_ratio(metrics: AnyMetrics) -> float | None:

@@ -10,6 +10,7 @@ from typing import Literal, NotRequired, TypedDict
 from apod.audit.json_types import AuditJson
 from apod.fairness.counts import JointCounts
 from apod.fairness.criterion import CriterionJson
+from apod.fairness.metrics import Thresholds
 from apod.method.outlook import CorrectionOutlookJson, OutlookJson, Verdict
 from apod.method.theorem1 import BoundJson
 from apod.report.measured import AttributeNames, AttributeResult
@@ -290,6 +291,7 @@ class ApproachFacts(TypedDict):
     outlook: list[OutlookJson] | CorrectionOutlookJson | None
     outlook_withheld: str | None
     bound: list[Bound] | None
+    thresholds: NotRequired[Thresholds | None]  # from version 0.2 on
 
 
 class Result(ApproachFacts):

@@ -24,7 +24,7 @@ from apod.report.charts import (
     outlook_sentence,
 )
 from apod.report.points import Pictures, map_chart, plane_charts, shape_of, swatch
-from apod.report.rate_charts import rate_figures
+from apod.report.rate_charts import rate_figures, threshold_chart
 from apod.report.result import Answer, MetricName, Result, Round
 from apod.report.sections import audited_table, comparison
 from apod.report.settings import command, settings_table, timing_table
@@ -69,6 +69,7 @@ def page(result: Result, pictures: Pictures) -> dict[str, object]:
         "attributes": attribute_sections(result),
         "curve": {
             "chart": curve_chart(result),
+            "thresholds": threshold_chart(result.get("thresholds")),
             "table": tables.curve_table(result),
             "choice": sections.expected_table(result) if kept else tables.choice_table(result),
             "text": [*(sections.choice_text(result) if kept else _choice(result)), *_hindsight(result)],

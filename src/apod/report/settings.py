@@ -61,7 +61,8 @@ SETTING_WORDS: Mapping[str, Mapping[Any, str]] = {
         "shared": "one set of answers for all strengths",
         "per strength": "a set of answers for each strength",
     },
-    "threshold": {None: "the model's own"},
+    "threshold": {None: "the model's own, or as the selection rate says"},
+    "selection_rate": {None: "any"},
     "body": {
         None: "none: a model is corrected",
         "contrastive": "contrastively, without labels",

@@ -18,6 +18,7 @@ from apod.data.dataset import UNKNOWN, Dataset, IntArray, Split, check_parts, dr
 from apod.data.own import require_column
 from apod.errors import InputError
 from apod.fairness.counts import effective_number
+from apod.fairness.metrics import Thresholds
 from apod.method.algorithm1 import Answered, Ask
 from apod.method.attribute_mitigation import answers_about
 from apod.method.attributes import FittedAttributes
@@ -30,7 +31,7 @@ from apod.method.model_mitigation import ModelMitigation
 from apod.method.outlook import CorrectionOutlookJson, is_enough
 from apod.method.plan import correction_outlook, expected_gain
 from apod.method.settings import Settings
-from apod.models.model import Fitted, fit_scores, probabilities_of
+from apod.models.model import Fitted, fit_scores, probabilities_of, selecting
 from apod.models.standard import CANDIDATES, fit_standard
 from apod.report import result
 from apod.report.measured import AttributeEstimate
@@ -248,6 +249,7 @@ class CorrectionOfModel:
             "outlook": None if found is None else self._outlook(found),
             "outlook_withheld": None,
             "bound": None,
+            "thresholds": self._thresholds(),
         }
         return Finished(self._decided(), points, self.selected, self.mitigation.reason or NOBODY, 0, facts)
 
@@ -261,6 +263,11 @@ class CorrectionOfModel:
             "threshold": float(model.threshold) if self.dataset.classes == 2 else None,
             "fingerprint": model.fingerprint,
         }
+
+    def _thresholds(self) -> Thresholds:
+        """What other thresholds would do on the test part, without and with the correction in use."""
+        scores = [self.corrected.at(own).scores(self._test) for own in (0.0, self.corrected.strength)]
+        return self._measured.thresholds(scores[0], scores[1], float(self.fitted.model.threshold))
 
     def _effect(self, found: FittedCorrection, place: int) -> result.CorrectionEffect:
         """What the leading direction is expected to do at one place of its path."""
@@ -397,13 +404,14 @@ def _fit(dataset: Dataset, train: IntArray, settings: Settings, seed: int, score
     features, threshold = dataset.features, 0.5 if settings.threshold is None else settings.threshold
     if not 0 < threshold < 1:
         raise InputError(f"The threshold is {threshold:g}: scores between 0 and 1 need one between 0 and 1.")
+    own = None if dataset.weights is None else dataset.weights[train] / dataset.weights[train].mean()
     if score is not None:
         probabilities_of(features[score], f"The column {score!r}")  # all rows: an error names the row in the file
-        return fit_scores(features.iloc[train], score, threshold)
+        return selecting(fit_scores(features.iloc[train], score, threshold), settings.selection_rate, len(dataset), own)
     candidates = dict(list(CANDIDATES.items())[:1]) if dataset.embedded else CANDIDATES
     rows, labels, unread = features.iloc[train], dataset.labels[train], columns_named(settings.group_probability)
-    own = None if dataset.weights is None else dataset.weights[train] / dataset.weights[train].mean()
-    return fit_standard(rows, labels, seed, candidates=candidates, threshold=threshold, unread=unread, weights=own)
+    fitted = fit_standard(rows, labels, seed, candidates=candidates, threshold=threshold, unread=unread, weights=own)
+    return selecting(fitted, settings.selection_rate, len(dataset), own)
 
 
 def _steadiness(found: FittedCorrection) -> result.Steadiness:

@@ -362,6 +362,7 @@ def _finish(approach: Approach, recorder: Recorder, facts: RunFacts, preset: str
         "outlook": own["outlook"],
         "outlook_withheld": own["outlook_withheld"],
         "bound": own["bound"],
+        "thresholds": own.get("thresholds"),
         "classifier": None,  # until its file is written
         "differences": reported.differences(before, after),
         "changes": reported.changes(before, after),

@@ -218,6 +218,7 @@ class HeadsOnBody:
             "estimate": None,
             "outlook": None if withheld or not self.settings.looks_ahead else self._outlook(),
             "outlook_withheld": withheld,
+            "thresholds": None,
             "bound": self.bounds[trajectory],
         }
         return Finished(self._decided(self.kept), points, selected, reason, trajectory, facts)

@@ -24,6 +24,8 @@ from apod.fairness.metrics import (
     RATES,
     GroupCounts,
     Metrics,
+    ThresholdPoint,
+    Thresholds,
     metric_table,
     soft_group_counts,
 )
@@ -74,9 +76,12 @@ def compared(result: Result) -> Compared:
 
 Decisions = npt.NDArray[Any]
 """Of two labels bool, of more their codes."""
+Floats = npt.NDArray[np.float64]
 
 CURVE_METRICS = ("accuracy", "balanced_accuracy", "gap", "delta_eo", "eop")
 JEFFREYS_DRAWS = 2000
+THRESHOLDS = 40
+"""Points of the curve of the gap against the threshold."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,6 +164,24 @@ class Measured:
         else:
             counts = soft_group_counts(labels, decided, guessed)
         return number(float(metric_table(self.notion)["gap"](counts)))
+
+    def thresholds(self, base: Floats, selected: Floats, in_use: float) -> Thresholds:
+        """What thresholds would do at which from 2 to 98 % of these people are selected by the base model, (n,) each.
+
+        The threshold in use is among them. Nothing is chosen by it.
+        """
+        own = np.quantile(base, np.linspace(0.98, 0.02, THRESHOLDS))
+        cuts = np.unique(np.append(own, in_use))
+        return {"in_use": in_use, "base": self._at(base, cuts), "selected": self._at(selected, cuts)}
+
+    def _at(self, scores: Floats, cuts: Floats) -> list[ThresholdPoint]:
+        counts = self._counts(np.asarray(scores[None] > cuts[:, None]))
+        metrics, everyone = metric_table(self.notion), counts.overall
+        rate, accuracy = everyone[..., 1].sum(-1) / everyone.sum((-2, -1)), metrics["accuracy"](counts)
+        return [
+            {"threshold": float(cut), "selection_rate": number(r), "accuracy": number(a), "gap": number(g)}
+            for cut, r, a, g in zip(cuts, rate, accuracy, metrics["gap"](counts), strict=True)
+        ]
 
     def changes(self, before: Decisions, after: Decisions) -> Changes:
         """Whose decision is another one, per recorded group and direction."""
