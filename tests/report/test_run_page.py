@@ -358,6 +358,7 @@ def test_every_field_of_a_result_is_documented() -> None:
 HEADS = {"strengths": (0.1, 1.0), "body_epochs": 1, "epochs": 1, "questions_per_round": 3}
 HEADS_ALONE = ("bound", "METRICS.validation.", "rounds[].choice.heads", "settings.", "timing.body", "timing.training")
 MODELS_ALONE = (
+    "thresholds.",
     "verification.",
     "outlook.",
     "model.",
@@ -402,6 +403,7 @@ def test_a_real_run_writes_only_documented_fields_and_a_whole_page(real_run: Pat
         "rounds[].choice.outlook.",
         "METRICS",
         "differences",
+        "data.weight",
     }
     # typical and informative people are not chosen by subgroup and distance
     optional |= {"answers[].reason.group", "answers[].reason.centred_accuracy", "answers[].reason.distance"}

@@ -289,9 +289,8 @@ def _compared(preset: str | None, data: Dataset, asks: bool) -> Settings | None:
         return None
     if asks:
         raise InputError("--compare asks about other people: it needs recorded groups (--sensitive).")
-    return settings_from(
-        {"preset": preset, **({"body": "precomputed"} if data.embedded and preset != "default" else {})}
-    )
+    body = {"body": "precomputed"} if data.embedded and preset != "default" else {}
+    return settings_from({"preset": preset, **body})
 
 
 def _check_person(settings: Settings) -> None:
