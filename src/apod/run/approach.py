@@ -20,7 +20,10 @@ from apod.errors import InputError
 from apod.method.algorithm1 import Alternating, Answered, Answers, Ask
 from apod.method.annotators import Annotator
 from apod.method.attribute_mitigation import answers_about
+from apod.method.group_knowledge import columns_named
 from apod.method.settings import Settings
+from apod.models.model import Fitted, fit_scores, probabilities_of, selecting
+from apod.models.standard import CANDIDATES, fit_standard
 from apod.report.result import Answer, ApproachFacts, OperatingPoint, Round, RoundByApproach
 from apod.run.checkpoint import Checkpoint, Recorded
 from apod.run.record import Measured, answer_entry
@@ -245,3 +248,18 @@ def unseen_groups(approach: Approach, trajectory: int) -> IntArray:
     """Codes of the groups that no answer named."""
     seen = answers_about(approach.mitigation, trajectory).groups_seen()
     return np.array([code for code in range(len(approach.dataset.group_names)) if code not in seen], dtype=np.int64)
+
+
+def fit_base_model(dataset: Dataset, train: IntArray, settings: Settings, seed: int, score: str | None) -> Fitted:
+    """The model to correct: the better standard model of the training part, or the scores that were given."""
+    features, threshold = dataset.features, 0.5 if settings.threshold is None else settings.threshold
+    if not 0 < threshold < 1:
+        raise InputError(f"The threshold is {threshold:g}: scores between 0 and 1 need one between 0 and 1.")
+    own = None if dataset.weights is None else dataset.weights[train] / dataset.weights[train].mean()
+    if score is not None:
+        probabilities_of(features[score], f"The column {score!r}")  # all rows: an error names the row in the file
+        return selecting(fit_scores(features.iloc[train], score, threshold), settings.selection_rate, len(dataset), own)
+    candidates = dict(list(CANDIDATES.items())[:1]) if dataset.embedded else CANDIDATES
+    rows, labels, unread = features.iloc[train], dataset.labels[train], columns_named(settings.group_probability)
+    fitted = fit_standard(rows, labels, seed, candidates=candidates, threshold=threshold, unread=unread, weights=own)
+    return selecting(fitted, settings.selection_rate, len(dataset), own)

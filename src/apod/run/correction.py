@@ -26,17 +26,16 @@ from apod.method.corrected import CorrectedModel, corrected, model_pool
 from apod.method.correction_choice import Limits, affordable
 from apod.method.correction_fit import STRENGTHS, FittedCorrection
 from apod.method.gap_interval import GapEstimate
-from apod.method.group_knowledge import columns_named, contradiction, read_knowledge
+from apod.method.group_knowledge import contradiction, read_knowledge
 from apod.method.model_mitigation import ModelMitigation
 from apod.method.outlook import CorrectionOutlookJson, is_enough
 from apod.method.plan import correction_outlook, expected_gain
 from apod.method.settings import Settings
-from apod.models.model import Fitted, fit_scores, probabilities_of, selecting
-from apod.models.standard import CANDIDATES, fit_standard
+from apod.models.model import Fitted
 from apod.report import result
 from apod.report.measured import AttributeEstimate
 from apod.run import record
-from apod.run.approach import Finished, Floats, Heard, label_classes, unseen_groups
+from apod.run.approach import Finished, Floats, Heard, fit_base_model, label_classes, unseen_groups
 from apod.run.attributes import cell_weights
 from apod.run.checkpoint import Checkpoint, Recorded
 from apod.run.record import VERIFYING
@@ -69,7 +68,7 @@ class CorrectionOfModel:
         self.split: Split = _split(dataset, seed)
         check_parts(dataset, self.split)
         self.dataset = dataset if score is None else without_score(dataset, score)
-        self.fitted: Fitted = _fit(dataset, self.split.train, settings, seed, score)
+        self.fitted: Fitted = fit_base_model(dataset, self.split.train, settings, seed, score)
         given, seen = dataset.features, self.dataset.features
         parts = [(given.iloc[rows], dataset.labels[rows]) for rows in (self.split.train, self.split.validation)]
         reads = None if score is None else [seen.iloc[rows] for rows in (self.split.train, self.split.validation)]
@@ -398,20 +397,6 @@ def without_score(dataset: Dataset, score: str) -> Dataset:
     if len(dataset.features.columns) == 1:
         raise InputError(f"{score!r} is the only column: groups have to be guessed from others.")
     return replace(dataset, features=dataset.features.drop(columns=score))
-
-
-def _fit(dataset: Dataset, train: IntArray, settings: Settings, seed: int, score: str | None) -> Fitted:
-    features, threshold = dataset.features, 0.5 if settings.threshold is None else settings.threshold
-    if not 0 < threshold < 1:
-        raise InputError(f"The threshold is {threshold:g}: scores between 0 and 1 need one between 0 and 1.")
-    own = None if dataset.weights is None else dataset.weights[train] / dataset.weights[train].mean()
-    if score is not None:
-        probabilities_of(features[score], f"The column {score!r}")  # all rows: an error names the row in the file
-        return selecting(fit_scores(features.iloc[train], score, threshold), settings.selection_rate, len(dataset), own)
-    candidates = dict(list(CANDIDATES.items())[:1]) if dataset.embedded else CANDIDATES
-    rows, labels, unread = features.iloc[train], dataset.labels[train], columns_named(settings.group_probability)
-    fitted = fit_standard(rows, labels, seed, candidates=candidates, threshold=threshold, unread=unread, weights=own)
-    return selecting(fitted, settings.selection_rate, len(dataset), own)
 
 
 def _steadiness(found: FittedCorrection) -> result.Steadiness:
