@@ -306,13 +306,11 @@ def _plan(data: Dataset, settings: Settings, seed: int, score: str | None, budge
 
     if not settings.corrects:
         raise InputError("--plan is for a corrected model: leave --body and its preset out.")
-    approach = CorrectionOfModel(data, settings, seed, score)
-    population = approach.mitigation.population
+    population = CorrectionOfModel(data, settings, seed, score).mitigation.population
     answers = answers_allowed(data.task.budget if budget is None else budget, population.training, population.n_groups)
-    people, first = population.people, slice(0, population.training)
     known = read_knowledge(settings, data.group_names, data.label_names)
-    share = None if known is None else known.share
-    found = plan_budget(population.notion, people.labels[first], people.decisions[first], share, answers)
+    decided = (own[: population.training] for own in (population.people.labels, population.people.decisions))
+    found = plan_budget(population.notion, *decided, None if known is None else known.share, answers)
     if as_json:
         echo_json(found.to_dict())
     for line in [] if as_json else found.words():

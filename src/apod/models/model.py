@@ -161,6 +161,8 @@ def selecting(fitted: Fitted, rate: float | None, people: int, weights: Floats |
     """
     if rate is None:
         return fitted
+    if fitted.training_scores.ndim > 1:
+        raise InputError("A selection rate is of two labels: of more, leave it out.")
     if rate >= people:
         raise InputError(f"--selection-rate is {rate:g} and there are {people} people: select fewer than all.")
     cut = threshold_for(fitted.training_scores, rate if rate < 1 else rate / people, weights)

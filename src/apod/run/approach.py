@@ -17,6 +17,7 @@ import pandas as pd
 from apod.classifier import APODClassifier
 from apod.data.dataset import UNKNOWN, Dataset, IntArray, Split, answer_code
 from apod.errors import InputError
+from apod.fairness.metrics import ThresholdPoint, Thresholds, metric_table
 from apod.method.algorithm1 import Alternating, Answered, Answers, Ask
 from apod.method.annotators import Annotator
 from apod.method.attribute_mitigation import answers_about
@@ -27,6 +28,7 @@ from apod.models.standard import CANDIDATES, fit_standard
 from apod.report.result import Answer, ApproachFacts, OperatingPoint, Round, RoundByApproach
 from apod.run.checkpoint import Checkpoint, Recorded
 from apod.run.record import Measured, answer_entry
+from apod.text import number
 
 BoolArray = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
@@ -263,3 +265,26 @@ def fit_base_model(dataset: Dataset, train: IntArray, settings: Settings, seed: 
     rows, labels, unread = features.iloc[train], dataset.labels[train], columns_named(settings.group_probability)
     fitted = fit_standard(rows, labels, seed, candidates=candidates, threshold=threshold, unread=unread, weights=own)
     return selecting(fitted, settings.selection_rate, len(dataset), own)
+
+
+THRESHOLDS = 40
+"""Points of the curve of the gap against the threshold."""
+
+
+def threshold_curve(measured: Measured, base: Floats, selected: Floats, in_use: float) -> Thresholds:
+    """What thresholds would do at which from 2 to 98 % of these people are selected by the base model; scores (n,).
+
+    The threshold in use is among them. Nothing is chosen by it.
+    """
+    cuts = np.unique(np.append(np.quantile(base, np.linspace(0.98, 0.02, THRESHOLDS)), in_use))
+    return {"in_use": in_use, "base": _at(measured, base, cuts), "selected": _at(measured, selected, cuts)}
+
+
+def _at(measured: Measured, scores: Floats, cuts: Floats) -> list[ThresholdPoint]:
+    counts, metrics = measured.counts(np.asarray(scores[None] > cuts[:, None])), metric_table(measured.notion)
+    everyone = counts.overall
+    rate, accuracy = everyone[..., 1].sum(-1) / everyone.sum((-2, -1)), metrics["accuracy"](counts)
+    return [
+        {"threshold": float(cut), "selection_rate": number(r), "accuracy": number(a), "gap": number(g)}
+        for cut, r, a, g in zip(cuts, rate, accuracy, metrics["gap"](counts), strict=True)
+    ]

@@ -35,7 +35,7 @@ from apod.models.model import Fitted
 from apod.report import result
 from apod.report.measured import AttributeEstimate
 from apod.run import record
-from apod.run.approach import Finished, Floats, Heard, fit_base_model, label_classes, unseen_groups
+from apod.run.approach import Finished, Floats, Heard, fit_base_model, label_classes, threshold_curve, unseen_groups
 from apod.run.attributes import cell_weights
 from apod.run.checkpoint import Checkpoint, Recorded
 from apod.run.record import VERIFYING
@@ -263,10 +263,12 @@ class CorrectionOfModel:
             "fingerprint": model.fingerprint,
         }
 
-    def _thresholds(self) -> Thresholds:
+    def _thresholds(self) -> Thresholds | None:
         """What other thresholds would do on the test part, without and with the correction in use."""
+        if self.dataset.classes > 2:  # the most probable label is decided for
+            return None
         scores = [self.corrected.at(own).scores(self._test) for own in (0.0, self.corrected.strength)]
-        return self._measured.thresholds(scores[0], scores[1], float(self.fitted.model.threshold))
+        return threshold_curve(self._measured, scores[0], scores[1], float(self.fitted.model.threshold))
 
     def _effect(self, found: FittedCorrection, place: int) -> result.CorrectionEffect:
         """What the leading direction is expected to do at one place of its path."""

@@ -24,8 +24,6 @@ from apod.fairness.metrics import (
     RATES,
     GroupCounts,
     Metrics,
-    ThresholdPoint,
-    Thresholds,
     metric_table,
     soft_group_counts,
 )
@@ -76,12 +74,9 @@ def compared(result: Result) -> Compared:
 
 Decisions = npt.NDArray[Any]
 """Of two labels bool, of more their codes."""
-Floats = npt.NDArray[np.float64]
 
 CURVE_METRICS = ("accuracy", "balanced_accuracy", "gap", "delta_eo", "eop")
 JEFFREYS_DRAWS = 2000
-THRESHOLDS = 40
-"""Points of the curve of the gap against the threshold."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +88,7 @@ class Measured:
     notion: Notion
     seed: int
 
-    def _counts(self, decided: Decisions) -> GroupCounts:
+    def counts(self, decided: Decisions) -> GroupCounts:
         """Counts of decisions (K, n) by recorded group."""
         dataset, rows = self.dataset, self.rows
         given = dataset.labels[rows], decided, dataset.groups[rows], len(dataset.group_names)
@@ -107,7 +102,7 @@ class Measured:
 
     def curve(self, decided: Decisions) -> list[CurveMetrics]:
         """Accuracy and fairness of decisions (K, n), one entry each."""
-        counts, metrics = self._counts(decided), metric_table(self.notion)
+        counts, metrics = self.counts(decided), metric_table(self.notion)
         values = {name: metrics[name](counts) for name in CURVE_METRICS}
         return [
             {
@@ -122,7 +117,7 @@ class Measured:
 
     def metrics(self, decided: Decisions) -> list[MeasuredMetrics]:
         """The METRICS object of decisions (K, n), with bootstrap intervals, one each."""
-        counts, names, labels = self._counts(decided), self.dataset.group_names, self.dataset.label_names
+        counts, names, labels = self.counts(decided), self.dataset.group_names, self.dataset.label_names
         told = (names, self.notion, self.seed, self.dataset.key, labels)
         found = [metrics_entry(counts[k], *told) for k in range(len(decided))]
         return [{**one.to_dict(), "intervals": named_intervals(spans, names, labels)} for one, spans in found]
@@ -164,24 +159,6 @@ class Measured:
         else:
             counts = soft_group_counts(labels, decided, guessed)
         return number(float(metric_table(self.notion)["gap"](counts)))
-
-    def thresholds(self, base: Floats, selected: Floats, in_use: float) -> Thresholds:
-        """What thresholds would do at which from 2 to 98 % of these people are selected by the base model, (n,) each.
-
-        The threshold in use is among them. Nothing is chosen by it.
-        """
-        own = np.quantile(base, np.linspace(0.98, 0.02, THRESHOLDS))
-        cuts = np.unique(np.append(own, in_use))
-        return {"in_use": in_use, "base": self._at(base, cuts), "selected": self._at(selected, cuts)}
-
-    def _at(self, scores: Floats, cuts: Floats) -> list[ThresholdPoint]:
-        counts = self._counts(np.asarray(scores[None] > cuts[:, None]))
-        metrics, everyone = metric_table(self.notion), counts.overall
-        rate, accuracy = everyone[..., 1].sum(-1) / everyone.sum((-2, -1)), metrics["accuracy"](counts)
-        return [
-            {"threshold": float(cut), "selection_rate": number(r), "accuracy": number(a), "gap": number(g)}
-            for cut, r, a, g in zip(cuts, rate, accuracy, metrics["gap"](counts), strict=True)
-        ]
 
     def changes(self, before: Decisions, after: Decisions) -> Changes:
         """Whose decision is another one, per recorded group and direction."""
