@@ -309,8 +309,8 @@ def _plan(data: Dataset, settings: Settings, seed: int, score: str | None, budge
     population = CorrectionOfModel(data, settings, seed, score).mitigation.population
     answers = answers_allowed(data.task.budget if budget is None else budget, population.training, population.n_groups)
     known = read_knowledge(settings, data.group_names, data.label_names)
-    decided = (own[: population.training] for own in (population.people.labels, population.people.decisions))
-    found = plan_budget(population.notion, *decided, None if known is None else known.share, answers)
+    labels, decided = (own[: population.training] for own in (population.people.labels, population.people.decisions))
+    found = plan_budget(population.notion, labels, decided, None if known is None else known.share, answers)
     if as_json:
         echo_json(found.to_dict())
     for line in [] if as_json else found.words():
