@@ -406,7 +406,7 @@ def test_a_weighted_run_reports_the_rates_of_the_people_that_rows_stand_for(peop
     assert "weighted by &#39;w&#39;" in render_report(found.result)
     with pytest.raises(InputError, match="Evidence is recomputed from counts of people"):
         evidence_of_run(found.result, Stated(), {})
-    with pytest.raises(InputError, match="Weights are for a corrected model and one attribute"):
+    with pytest.raises(InputError, match="Weights are for a corrected model"):
         run_experiment(weighted, replace(SETTINGS, body="contrastive", selector="typical"), seed=1, budget=BUDGET)
 
 
