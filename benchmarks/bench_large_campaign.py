@@ -114,7 +114,7 @@ def run(folder: Path, answers: int, preset: str, phases: Phases, added: int) -> 
             classifier = campaign.classifier()
     with phases.phase("predict the first million"):
         some = np.load(folder / "x.npy", mmap_mode="r")[:1_000_000]
-        right = classifier.predict(some) == np.load(folder / "y.npy")[:1_000_000].astype(str)
+        right = classifier.predict(some).astype(str) == np.load(folder / "y.npy")[:1_000_000].astype(str)
     found = {"answers": len(times), "seconds_per_answer": round(float(np.median(times)), 2), "accuracy": right.mean()}
     return found if grown is None else found | {"added": added, "seconds_to_add": round(grown, 1)}
 
