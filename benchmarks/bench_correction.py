@@ -26,7 +26,8 @@ import numpy as np
 from apod.data import Split, TableEncoder, load_dataset, split_rows
 from apod.data.encode import EmbeddedBlock
 from apod.fairness.notions import EQUALIZED_ODDS
-from apod.method.correction_choice import Judged, Limits, affordable, bands, choose, costs, trace_paths
+from apod.method.correction_choice import Limits, affordable, bands, choose, trace_paths
+from apod.method.correction_costs import Judged, costs
 from apod.method.correction_fit import (
     STRENGTHS,
     FittedCorrection,

@@ -12,7 +12,8 @@ from apod.fairness.metrics import metric_table
 from apod.fairness.notions import NOTIONS, Notion
 from apod.heads.correction import ClassCorrection, class_push, fit_bias_scores, onto_simplex, path_decisions
 from apod.method.class_paths import class_costs, make_moves, trace_class_paths
-from apod.method.correction_choice import Judged, Limits
+from apod.method.correction_choice import Limits
+from apod.method.correction_costs import Judged
 from apod.method.correction_fit import FittedCorrection, Population, fit_correction, make_population
 from apod.method.gap_interval import estimate_gap
 from apod.method.posterior import DEFAULT_PRIOR, People, fit_reader

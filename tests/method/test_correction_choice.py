@@ -9,21 +9,19 @@ import pytest
 
 from apod.fairness.notions import EQUALIZED_ODDS, NOTIONS, Notion
 from apod.method.correction_choice import (
-    Costs,
     Falls,
-    Judged,
     Limits,
     Paths,
     affordable,
     bands,
     choose,
     common_noise,
-    costs,
     falls,
     keep,
     sampling_roots,
     trace_paths,
 )
+from apod.method.correction_costs import Costs, Judged, costs
 
 STRENGTHS = np.array([0.2, 0.6])
 
@@ -115,7 +113,9 @@ def test_knowing_every_group_does_not_change_a_model_whose_gap_is_within_the_noi
 
 def test_limits_count_costs_with_their_standard_errors() -> None:
     ones = np.ones((1, 1))
-    cost = Costs(0.008 * ones, 0.0015 * ones, 0.01 * ones, 0.004 * ones, 0.1 * ones)
+    lost, balanced = (0.008, 0.0015), (0.01, 0.004)
+    each = *lost, *balanced, 0.1, sum(lost), sum(balanced)
+    cost = Costs(*(own * ones for own in each))
     assert affordable(cost, Limits(0.01, 0.015)).all()
     assert not affordable(cost, Limits(0.009, 0.015)).any()
     assert not affordable(cost, Limits(0.01, 0.013)).any()
@@ -128,7 +128,7 @@ def test_a_frozen_correction_is_dropped_when_it_is_worth_nothing() -> None:
 
 def test_more_caution_never_prefers_a_less_certain_fall() -> None:
     found = Falls(np.array([[0.05, 0.03, 0.01]]), np.array([[0.06, 0.02, 0.001]]), *np.zeros((2, 1, 3)))
-    free = Costs(*np.zeros((5, 1, 3)))
+    free = Costs(*np.zeros((7, 1, 3)))
     picks = [choose(found, free, Limits(caution=k)) for k in (0.0, 0.6, 1.2, 20.0)]
     assert [(pick.strength, pick.applied) for pick in picks] == [(0, True), (1, True), (2, True), (2, False)]
 
@@ -136,14 +136,14 @@ def test_more_caution_never_prefers_a_less_certain_fall() -> None:
 def test_a_correction_that_would_probably_turn_a_difference_around_is_passed_over_for_a_weaker_one() -> None:
     reverses = np.array([[0.02, 0.09, 0.4]])
     found = Falls(np.array([[0.02, 0.04, 0.06]]), np.zeros((1, 3)), np.ones((1, 3)), reverses)
-    free = Costs(*np.zeros((5, 1, 3)))
+    free = Costs(*np.zeros((7, 1, 3)))
     assert [choose(found, free, Limits(reversal=r)).strength for r in (0.05, 0.1, 1.0)] == [0, 1, 2]
     assert not choose(found, free, Limits(reversal=0.01)).applied
 
 
 def test_where_nothing_is_affordable_the_weakest_correction_of_the_greatest_worth_leads_and_is_not_applied() -> None:
     found = Falls(np.array([[0.01, 0.09], [0.03, 0.05]]), np.zeros((2, 2)), *np.zeros((2, 2, 2)))
-    dear = Costs(*np.ones((5, 2, 2)))
+    dear = Costs(*np.ones((7, 2, 2)))
     chosen = choose(found, dear, Limits())
     assert (chosen.direction, chosen.strength, chosen.applied) == (1, 0, False)
     assert np.isnan(chosen.worth)

@@ -7,11 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from correction_people import simulated_population
+from scipy.special import expit, logit
 
 from apod.fairness.notions import EQUALIZED_ODDS, NOTIONS, Notion, member_rates
-from apod.method.correction_choice import Limits
-from apod.method.correction_fit import STRENGTHS, Population, fit_correction
-from apod.method.posterior import memberships
+from apod.heads.correction import change_strengths
+from apod.method.correction_choice import Limits, affordable, bands
+from apod.method.correction_costs import costs
+from apod.method.correction_fit import STRENGTHS, Population, fit_correction, make_population
+from apod.method.posterior import People, memberships
 
 EASY = Limits(accuracy=0.05, balanced=0.05, caution=0.5)
 
@@ -99,6 +102,34 @@ def test_knowing_everybody_leaves_no_doubt_but_sampling() -> None:
     truth = true_gap(population, groups, population.people.decisions)
     assert before.low < truth < before.high
     assert after.gap < before.gap
+
+
+def test_the_choice_is_nearly_the_best_of_a_dense_grid_where_labels_are_unbalanced() -> None:
+    """Every 6 degrees and 30 strengths, in the plain coordinates of t, judged by true groups one by one."""
+    rng = np.random.default_rng(0)
+    groups = (rng.random(4000) < 0.85).astype(np.int64)
+    inputs = rng.normal(size=(4000, 4))
+    inputs[:, 0] -= 1.2 * (groups == 0)
+    inputs[:, 1] += 0.9 * (groups == 0)
+    eta = expit(2.8 + 1.3 * inputs[:, 0])
+    labels = (rng.random(4000) < eta).astype(np.int64)
+    people = People(inputs, labels, (eta > 0.5).astype(np.int64), logit(eta))
+    population = make_population(EQUALIZED_ODDS, people, eta, 0.5, 2000, 2, 0)
+    limits = Limits(caution=0.0, reversal=1.0)
+    fitted = fit_correction(population, {row: np.eye(2)[own] for row, own in enumerate(groups)}, limits, 0, kept=2)
+    after = np.where(fitted.changed(), 1 - people.decisions, people.decisions)
+    before = true_gap(population, groups, people.decisions)
+    own, best = before - true_gap(population, groups, after), 0.0
+    scores = fitted.scores.of(eta, fitted.members(inputs))
+    for angle in np.linspace(0, 2 * np.pi, 60, endpoint=False):
+        push = (scores[:, :, 1] - scores[:, :, 0]) @ [np.cos(angle), np.sin(angle)]
+        band = bands(change_strengths(2 * eta - 1, push)[None], np.geomspace(0.01, 3, 30))
+        cheap = affordable(costs(population.judged, band, 30), limits)[0]
+        changed = band[0] <= np.flatnonzero(cheap)[:, None]
+        decided = np.where(changed, 1 - people.decisions, people.decisions)
+        best = max([best, *(before - true_gap(population, groups, each) for each in decided)])
+    assert before > 0.3
+    assert own > 0.9 * best
 
 
 def test_three_groups_have_directions_and_intervals_of_their_own() -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.special import expit
 
 from apod.fairness.notions import NOTIONS, Notion, member_rates
-from apod.method.correction_choice import Judged, bands, costs, trace_paths
+from apod.method.correction_choice import bands, trace_paths
+from apod.method.correction_costs import Judged, costs, local_probabilities
 
 STRENGTHS = np.array([0.1, 0.4, 1.0])
 
@@ -55,3 +58,46 @@ def test_costs_are_the_accuracy_lost_and_its_paired_standard_error(case: tuple[J
             error = np.sqrt(sum(own.var() / len(own) for own in by_label)) / 2
             assert found.balanced_error[a, r] == pytest.approx(error)
             assert found.changed[a, r] == pytest.approx(changed.mean())
+
+
+def test_a_third_of_a_cost_is_counted_by_the_probability_of_the_labels(
+    case: tuple[Judged, np.ndarray, np.ndarray],
+) -> None:
+    people, changes_at, _ = case
+    likely = np.random.default_rng(5).uniform(0.3, 0.7, len(people))
+    band = bands(changes_at, STRENGTHS)
+    plain, found = (costs(own, band, len(STRENGTHS)) for own in (people, replace(people, likely=likely)))
+    ones = people.labels.sum()
+    for a in range(4):
+        for r, strength in enumerate(STRENGTHS):
+            by_label = np.zeros(2)
+            for i in np.flatnonzero(changes_at[a] <= strength):  # who is decided 1 loses a right decision if y = 1
+                gain = 1 if people.decisions[i] == 1 else -1
+                by_label += gain * np.array([-(1 - likely[i]), likely[i]])
+            expected = by_label.sum() / 60, (by_label / [60 - ones, ones]).mean()
+            parts = (plain.accuracy + plain.accuracy_error)[a, r], (plain.balanced + plain.balanced_error)[a, r]
+            assert found.accuracy_counted[a, r] == pytest.approx(2 / 3 * parts[0] + expected[0] / 3)
+            assert found.balanced_counted[a, r] == pytest.approx(2 / 3 * parts[1] + expected[1] / 3)
+    np.testing.assert_allclose(plain.accuracy_counted, plain.accuracy + plain.accuracy_error)
+    np.testing.assert_allclose(plain.balanced_counted, plain.balanced + plain.balanced_error)
+    for name in ("accuracy", "accuracy_error", "balanced", "balanced_error", "changed"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(plain, name))
+    alike = costs(replace(people, likely=likely, weights=np.ones(60)), band, len(STRENGTHS))
+    for name in ("accuracy_counted", "balanced_counted"):
+        np.testing.assert_allclose(getattr(alike, name), getattr(found, name))
+
+
+def test_probabilities_near_the_threshold_follow_the_labels_where_the_models_are_too_flat() -> None:
+    rng = np.random.default_rng(6)
+    odds = rng.normal(size=40_000)
+    truth = expit(2 * odds + 0.1)
+    found = local_probabilities(expit(odds), 0.5, (rng.random(len(odds)) < truth).astype(np.int64))
+    near = np.abs(odds) < 0.6
+    np.testing.assert_allclose(found[near], truth[near], atol=0.02)
+
+
+def test_probabilities_stay_finite_where_labels_can_be_told_without_error() -> None:
+    eta = np.linspace(0.01, 0.99, 200)
+    found = local_probabilities(eta, 0.5, (eta > 0.5).astype(np.int64))
+    assert np.isfinite(found).all()
+    assert (np.diff(found) >= 0).all()

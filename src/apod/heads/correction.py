@@ -33,7 +33,14 @@ Floats = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 IntArray = npt.NDArray[np.int64]
 
-ANGLES = 32
+ANGLES = 20
+"""Directions of the coarse grid; around the one that leads there are finer ones."""
+BETWEEN, LENGTHS = 3, 2
+"""So many directions on either side of the leader, and so many lengths of each."""
+NEAR = 0.1
+"""Of the people, nearest the threshold: they say how far a direction moves margins."""
+LEAST_PUSH = 0.01
+"""Scores that vary less than this are not stretched further: f_a knows next to nothing."""
 NEVER = np.inf
 
 
@@ -173,27 +180,78 @@ def change_strengths(margin: Floats, push: Floats) -> Floats:
     return np.where((place > 0) & np.isfinite(place), place, NEVER)
 
 
-def polar_directions(cells: int, n_groups: int = 2, angles: int = ANGLES) -> Floats:
-    """(A, k, G) unit directions for two groups: t of the second group on a circle over the cells, of the first its
-    opposite. One cell has the two directions there are."""
-    if n_groups != 2:
-        raise InputError(f"A polar grid is for two groups, got {n_groups}: use `pairwise_directions`.")
-    if cells == 1:
-        own = np.array([[1.0], [-1.0]])
-    elif cells == 2:
-        turn = 2 * np.pi * np.arange(angles) / angles
-        own = np.stack([np.cos(turn), np.sin(turn)], axis=1)  # (A, 2)
-    else:
-        raise InputError(f"A polar grid is for one or two cells, got {cells}.")
-    return np.stack([-own, own], axis=2)
+@dataclass(frozen=True, eq=False)
+class DirectionGrid:
+    """Directions as turns of a circle, in coordinates where every one of them moves people near the threshold as far.
+
+    Scores of two cells are nearly multiples of each other where labels are unbalanced, and what serves best lies where
+    they nearly cancel. So t = root x (cos, sin), with root that of the inverse second moments of the scores near the
+    threshold: at strength 1 margins there move by 1, in the root mean square, whatever the direction.
+    """
+
+    contrasts: Floats  # (C, G) of groups, each summing to zero
+    roots: Floats  # (C, k, k)
+
+    def directions(self, turns: Turns) -> Floats:
+        """(A, k, G) what these turns say."""
+        circle = np.stack([np.cos(turns.angle), np.sin(turns.angle)], axis=1)[:, : self.roots.shape[1]]  # (A, k)
+        own = np.einsum("ak,akc->ac", circle, self.roots[turns.contrast]) * turns.length[:, None]
+        return np.asarray(own[:, :, None] * self.contrasts[turns.contrast][:, None])
+
+    def coarse(self, angles: int = ANGLES) -> Turns:
+        """The whole circle of every contrast; one cell has the two directions there are."""
+        count = 2 if self.roots.shape[1] == 1 else angles
+        contrast, step = np.divmod(np.arange(len(self.contrasts) * count), count)
+        return Turns(contrast, 2 * np.pi * step / count, np.ones(len(step)))
+
+    def around(self, turns: Turns, leader: int, longer: float, angles: int = ANGLES) -> Turns:
+        """Directions between the leader and its neighbours on the circle, and lengths up to `longer` times its own.
+
+        A longer direction has its path's places in between: strengths are refined with the angle.
+        """
+        aside = [0] if self.roots.shape[1] == 1 else range(-BETWEEN, BETWEEN + 1)
+        parts = [(j, n) for j in aside for n in range(LENGTHS) if (j, n) != (0, 0)]
+        step = 2 * np.pi / angles / (BETWEEN + 1)
+        return Turns(
+            np.full(len(parts), turns.contrast[leader]),
+            np.array([turns.angle[leader] + j * step for j, _ in parts]),
+            np.array([turns.length[leader] * longer ** (n / LENGTHS) for _, n in parts]),
+        )
 
 
-def pairwise_directions(cells: int, n_groups: int, angles: int = ANGLES // 2) -> Floats:
-    """(A, k, G) directions for any number of groups: each group against all others together."""
-    two = polar_directions(cells, 2, angles)[:, :, 1]  # (A, k)
-    found = []
-    for group in range(n_groups if n_groups > 2 else 1):
-        against = np.full(n_groups, -1 / (n_groups - 1))
-        against[n_groups - 1 - group] = 1
-        found.append(two[:, :, None] * against)
-    return np.concatenate(found)
+@dataclass(frozen=True, eq=False)
+class Turns:
+    """Places on a `DirectionGrid`, (A,) each: which contrast of groups, which angle, how long."""
+
+    contrast: IntArray
+    angle: Floats
+    length: Floats
+
+
+def fit_grid(scores: Floats, margins: Floats) -> DirectionGrid:
+    """The grid for these people's scores (n, k, G) and the model's margins (n,)."""
+    if scores.shape[1] > 2:
+        raise InputError(f"A grid of directions is for one or two cells, got {scores.shape[1]}.")
+    near = scores[_near_threshold(margins)]  # (m, k, G)
+    contrasts = group_contrasts(scores.shape[2])
+    own = np.einsum("mkg,cg->cmk", near, contrasts)
+    values, vectors = np.linalg.eigh(own.transpose(0, 2, 1) @ own / len(near))  # (C, k), (C, k, k)
+    vectors = vectors / np.sqrt(values.clip(LEAST_PUSH**2))[:, None] @ vectors.transpose(0, 2, 1)
+    return DirectionGrid(contrasts, vectors)
+
+
+def push_lengths(push: Floats, margins: Floats) -> Floats:
+    """(A,) how far pushes (A, n) move the margins (n,) of people near the threshold, in the root mean square."""
+    near = push[:, _near_threshold(margins)]
+    return np.asarray(np.sqrt((near**2).mean(axis=1)).clip(LEAST_PUSH))
+
+
+def _near_threshold(margins: Floats) -> BoolArray:
+    distance = np.abs(margins)
+    return np.asarray(distance <= np.quantile(distance, NEAR))
+
+
+def group_contrasts(groups: int) -> Floats:
+    """(C, G) two groups: the second against the first; more: each against all others together."""
+    each = np.arange(groups)[::-1][: 1 if groups == 2 else groups]
+    return np.where(np.arange(groups) == each[:, None], 1.0, -1 / (groups - 1))

@@ -24,12 +24,13 @@ from scipy.special import softmax
 
 from apod.fairness.notions import Notion
 from apod.heads.correction import (
+    ANGLES,
     BiasScores,
     Correction,
     change_strengths,
     fit_bias_scores,
-    pairwise_directions,
-    polar_directions,
+    fit_grid,
+    push_lengths,
 )
 from apod.method.correction_choice import (
     Falls,
@@ -40,7 +41,6 @@ from apod.method.correction_choice import (
     choose,
     common_noise,
     compared_groups,
-    costs,
     keep,
     keeps_selection,
     restricted,
@@ -48,6 +48,7 @@ from apod.method.correction_choice import (
     summed_up,
     trace_paths,
 )
+from apod.method.correction_costs import costs
 from apod.method.correction_fit import STRENGTHS, FittedCorrection, Frozen, Population, sample_population
 from apod.method.gap_interval import GapEstimate, estimate_gap
 from apod.method.joint import JointPosterior, Pair, Told, crossed_members, fit_joint
@@ -241,8 +242,12 @@ def fit_attributes(
     directions = _candidates(objectives, limits, rng) if frozen is None else frozen.direction[None]
     sizes = np.cumsum([objective.members.shape[1] for objective in objectives])[:-1]
     own = np.split(directions, sizes, axis=2)  # (C, k, G) each
-    push = sum(objective.push(part) for objective, part in zip(objectives, own, strict=True))
-    band = bands(change_strengths(2 * (population.eta - population.cut), np.asarray(push)), STRENGTHS)
+    push = np.asarray(sum(objective.push(part) for objective, part in zip(objectives, own, strict=True)))
+    margins = 2 * (population.eta - population.cut)
+    if frozen is None:  # strengths count as they do with one attribute
+        lengths = push_lengths(push, margins)
+        push, own = push / lengths[:, None], [part / lengths[:, None, None] for part in own]
+    band = bands(change_strengths(margins, push), STRENGTHS)
     judged, count = population.judged, len(STRENGTHS)
     paths = [trace_paths(notion, judged, band, count, one.versions(), one.blocks()) for one in objectives]
     compared = [compared_groups(one) for one in paths]
@@ -341,9 +346,7 @@ def _candidates(objectives: Sequence[_Objective], limits: Limits, rng: np.random
                 parts = {at: best[at][own] for at, own in zip(places, picked, strict=True)}
                 parts[places[-1]] = ratio * parts[places[-1]]
                 found.append(_placed(parts, widths))
-    every = np.stack(found)
-    lengths = np.linalg.norm(every.reshape(len(every), -1), axis=1)
-    return np.asarray(every * (np.sqrt(2) / lengths)[:, None, None])  # as long as one attribute's
+    return np.stack(found)
 
 
 def _placed(parts: Mapping[int, Floats], widths: Sequence[int]) -> Floats:
@@ -354,11 +357,11 @@ def _placed(parts: Mapping[int, Floats], widths: Sequence[int]) -> Floats:
 
 def _screened(objective: _Objective, limits: Limits, rng: np.random.Generator) -> Floats:
     """(A, k, G) the directions that do most for this one alone by a few draws first, each times its best strength."""
-    population, k = objective.population, objective.scores.shares.shape[0]
-    groups = objective.members.shape[1]
-    directions = polar_directions(k) if groups == 2 else pairwise_directions(k, groups, SCREENED_ANGLES)
-    strengths = STRENGTHS[::2]
+    population, groups = objective.population, objective.members.shape[1]
     margin = 2 * (population.eta - population.cut)
+    grid = fit_grid(objective.scores.of(population.eta, objective.members), margin)
+    directions = grid.directions(grid.coarse(2 * ANGLES if groups == 2 else SCREENED_ANGLES))
+    strengths = STRENGTHS[::2]
     band = bands(change_strengths(margin, objective.push(directions)), strengths)
     every = max(1, objective.posterior.versions[0] // SCREENED_DRAWS)
     versions = objective.versions(every)

@@ -18,7 +18,8 @@ from scipy import sparse
 from apod.fairness.many_labels import counted_decisions, pair_events, pair_gap
 from apod.fairness.notions import Notion, ratio
 from apod.heads.correction import class_push, path_decisions
-from apod.method.correction_choice import Costs, Judged, Limits, Paths, added_up
+from apod.method.correction_choice import Limits, Paths, added_up
+from apod.method.correction_costs import Costs, Judged
 
 Floats = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -31,6 +32,8 @@ SEARCH_DRAWS = 4
 GENERATIONS, CHILDREN = 12, 16
 MOST_DIRECTIONS = 40
 START_STRENGTHS = (0.05, 0.15, 0.4)
+FARTHEST = 1.5
+"""The length of directions: where their paths end."""
 OVERSPENT = 20.0
 """Points of gap that a point of accuracy beyond the limit counts as, in the search alone."""
 
@@ -151,7 +154,7 @@ def class_costs(people: Judged, moves: Moves, count: int, classes: int) -> Costs
     balanced = np.mean([mean for mean, _ in each], axis=0)
     own_error = np.sqrt(np.sum([error**2 for _, error in each], axis=0)) / classes
     changed = along(moves.before == own, weights).sum(axis=0) / weights.sum()
-    return Costs(accuracy, error, balanced, own_error, changed)
+    return Costs(accuracy, error, balanced, own_error, changed, accuracy + error, balanced + own_error)
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,7 +200,7 @@ def class_directions(
     for members, rates in zip(known.members, known.rates, strict=True):
         objective = Objective(notion, part, eta[rows], scores[rows], members, limits)
         found.append(objective.search(_against(rates), rng))
-    return _unit(np.concatenate([np.stack(found), simple])[:MOST_DIRECTIONS])
+    return FARTHEST * _unit(np.concatenate([np.stack(found), simple])[:MOST_DIRECTIONS])
 
 
 def _against(rates: Floats) -> Floats:

@@ -26,26 +26,12 @@ from scipy import sparse
 
 from apod.fairness.many_labels import pair_gap
 from apod.fairness.notions import Notion
+from apod.method.correction_costs import Costs, Judged, costs, joined_fields
 from apod.method.settings import Settings
 
 Floats = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True, eq=False)
-class Judged:
-    """Those a correction is judged on: labels and the model's decisions; groups come as draws."""
-
-    labels: IntArray  # (n,) codes, 0 or 1 of two labels
-    decisions: IntArray  # (n,) the same
-    weights: Floats | None = None  # (n,) how many people each stands for, 1 on average; None: all alike
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def take(self, rows: IntArray | slice) -> Judged:
-        """These people."""
-        return Judged(self.labels[rows], self.decisions[rows], None if self.weights is None else self.weights[rows])
+BoolArray = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,16 +50,10 @@ class Paths:
         """(A, R, D, k, G) rates after the correction."""
         return self.base + self.up - self.down
 
-
-@dataclass(frozen=True, eq=False)
-class Costs:
-    """What corrections cost on labelled people, and how sure that is; (A, R) each."""
-
-    accuracy: Floats  # lost, as a fraction
-    accuracy_error: Floats  # standard error of it
-    balanced: Floats
-    balanced_error: Floats
-    changed: Floats  # share of decisions that change
+    def joined(self, others: Paths) -> Paths:
+        """These directions and others of the same people and draws."""
+        up, down = np.concatenate([self.up, others.up]), np.concatenate([self.down, others.down])
+        return Paths(self.base, up, down, self.expected, self.people)
 
 
 def bands(changes_at: Floats, strengths: Floats) -> IntArray:
@@ -96,16 +76,21 @@ def trace_paths(
     """
     cells = np.asarray(notion.cells(people.labels))  # (n, k)
     k, width = cells.shape[1], versions[0] * versions[1]
-    total, squares, base = (np.zeros((k, width)) for _ in range(3))
-    moved = np.zeros((2 * len(band) * count * k, width))
+    squares, heights = np.zeros((k, width)), (k, k, 2 * len(band) * count * k)
+    sums = [np.zeros((height, width - versions[0])) for height in heights]  # of all groups but the last
+    counts = [np.zeros(height) for height in heights]
     for rows, members in blocks:
-        flat = members.reshape(len(members), width)
-        inside = cells[rows].T.astype(flat.dtype)  # (k, rows)
-        total += inside @ flat
-        squares += inside @ flat**2
-        base += (inside * people.decisions[rows].astype(flat.dtype)) @ flat
-        moved += _placement(cells[rows], people.decisions[rows], band[:, rows], count) @ flat
-    return added_up(moved, base, total, squares, (len(band), count, k), versions)
+        inside = cells[rows].T.astype(members.dtype)  # (k, rows)
+        squares += inside @ members.reshape(len(members), width) ** 2
+        free = members[:, :, :-1].reshape(len(members), -1)
+        chosen = inside * people.decisions[rows].astype(members.dtype)
+        moved = _placement(cells[rows], people.decisions[rows], band[:, rows], count)
+        stands = members[:, 0].sum(axis=1)  # for so many people; 1 where nobody is weighted
+        for place, who in enumerate((inside, chosen, moved)):
+            sums[place] += who @ free
+            counts[place] += who @ stands
+    total, base, steps = (_every_group(*each, versions) for each in zip(sums, counts, strict=True))
+    return added_up(steps, base, total, squares, (len(band), count, k), versions)
 
 
 def added_up(
@@ -129,6 +114,14 @@ def added_up(
     return Paths(next(split), along[0], along[1], *split)
 
 
+def _every_group(sums: Floats, counts: Floats, versions: tuple[int, int]) -> Floats:
+    """(m, D x G) memberships summed over people: those (m, D x (G - 1)) of all groups but the last, which has the rest
+    of the people (m,)."""
+    free = sums.reshape(len(sums), versions[0], versions[1] - 1)
+    last = counts[:, None, None] - free.sum(axis=2, keepdims=True)
+    return np.concatenate([free, last], axis=2).reshape(len(sums), -1)
+
+
 def _placement(cells: npt.NDArray[np.bool_], decisions: IntArray, band: IntArray, count: int) -> sparse.csr_matrix:
     """(2 x A x R x k, rows) who moves where: up or down, direction, band, cell."""
     direction, row = np.nonzero(band < count)
@@ -143,57 +136,10 @@ def _placement(cells: npt.NDArray[np.bool_], decisions: IntArray, band: IntArray
     return sparse.csr_matrix((np.ones(len(place), np.float32), (place, column)), shape=size)
 
 
-def costs(people: Judged, band: IntArray, count: int) -> Costs:
-    """Accuracy and balanced accuracy lost along all directions, with standard errors; labels alone decide it.
-
-    Weighted people count by their weight, and errors by the squares: unequal weights tell less.
-    """
-    if people.weights is not None:
-        return _weighted_costs(people, band, count, people.weights)
-    right = people.labels == people.decisions
-    sums = np.zeros((2, 2, len(band), count))  # label, was right or wrong
-    for label in (0, 1):
-        for was in (0, 1):
-            inside = np.flatnonzero((people.labels == label) & (right == bool(was)))
-            place = band[:, inside] + (count + 1) * np.arange(len(band))[:, None]
-            counted = np.bincount(place.ravel(), minlength=len(band) * (count + 1))
-            sums[label, was] = np.cumsum(counted.reshape(len(band), count + 1)[:, :count], axis=1)
-    lost, touched = sums[:, 1] - sums[:, 0], sums[:, 1] + sums[:, 0]  # (2, A, R)
-    n, of_label = len(people), np.bincount(people.labels, minlength=2)[:, None, None]
-    mean = lost.sum(axis=0) / n
-    error = np.sqrt((touched.sum(axis=0) / n - mean**2).clip(0) / n)
-    within = lost / of_label
-    own = np.sqrt(((touched / of_label - within**2).clip(0) / of_label).sum(axis=0)) / 2
-    return Costs(mean, error, within.mean(axis=0), own, touched.sum(axis=0) / n)
-
-
-def _weighted_costs(people: Judged, band: IntArray, count: int, weights: Floats) -> Costs:
-    sign = np.where(people.labels == people.decisions, 1.0, -1.0)  # a change of what was right is a loss
-    place = band + (count + 1) * np.arange(len(band))[:, None]
-
-    def along(values: Floats) -> Floats:  # (A, R) sums over everybody who has changed by then
-        each = np.bincount(place.ravel(), np.tile(values, len(band)), minlength=len(band) * (count + 1))
-        return np.cumsum(each.reshape(len(band), count + 1)[:, :count], axis=1)
-
-    def mean_and_error(inside: BoolArray) -> tuple[Floats, Floats]:
-        own = weights * inside
-        total = own.sum()
-        mean = along(own * sign) / total
-        # of a ratio: sum of w^2 (x - mean)^2, x = +-1 where changed and 0 elsewhere
-        squares = along(own**2) - 2 * mean * along(own**2 * sign) + mean**2 * (own**2).sum()
-        return mean, np.sqrt(squares.clip(0)) / total
-
-    lost, error = mean_and_error(np.ones(len(people), dtype=np.bool_))
-    each = [mean_and_error(people.labels == label) for label in (0, 1)]
-    balanced = (each[0][0] + each[1][0]) / 2
-    own = np.sqrt(each[0][1] ** 2 + each[1][1] ** 2) / 2
-    return Costs(lost, error, balanced, own, along(weights) / weights.sum())
-
-
-BoolArray = npt.NDArray[np.bool_]
-
 KEPT_SELECTION = 0.05
 """Where a selection rate is asked for, corrections that select a twentieth more or fewer people are not considered."""
+NOISE = 256
+"""So many samplings at least."""
 CLEARLY = 0.02
 """A difference of rates that is so far on the other side after a correction has been reversed by it."""
 
@@ -224,9 +170,59 @@ class Falls:
     improves: Floats  # (A, R) probability that the gap falls at all
     reverses: Floats  # (A, R) probability that a difference ends clearly on the other side
 
+    def joined(self, others: Falls) -> Falls:
+        """Of these directions and others."""
+        return Falls(*joined_fields(self, others))
+
     def worth(self, caution: float) -> Floats:
         """(A, R) expected fall minus caution times its standard deviation."""
         return self.mean - caution * self.deviation
+
+
+@dataclass(frozen=True, eq=False)
+class Looked:
+    """Directions that were looked at, and what they would do."""
+
+    directions: Floats  # (A, k, G)
+    band: IntArray  # (A, n)
+    paths: Paths
+    costs: Costs
+    falls: Falls
+
+    @property
+    def parts(self) -> tuple[Floats, IntArray, Paths, Costs, Falls]:
+        """All of it, in this order."""
+        return self.directions, self.band, self.paths, self.costs, self.falls
+
+    def choose(self, people: Judged, limits: Limits) -> Chosen:
+        """The one to apply, of these people about as many being selected where that is asked for."""
+        kept = keeps_selection(people, self.band, self.falls.mean.shape[1], limits)
+        return choose(self.falls, self.costs, limits, kept)
+
+    def joined(self, others: Looked) -> Looked:
+        """These directions and others."""
+        return Looked(
+            np.concatenate([self.directions, others.directions]),
+            np.concatenate([self.band, others.band]),
+            self.paths.joined(others.paths),
+            self.costs.joined(others.costs),
+            self.falls.joined(others.falls),
+        )
+
+
+def look(
+    notion: Notion,
+    people: Judged,
+    directions: Floats,
+    band: IntArray,
+    count: int,
+    versions: tuple[int, int],
+    blocks: Iterable[tuple[slice, npt.NDArray[np.floating]]],
+    noise: Floats,
+) -> Looked:
+    """What directions (A, k, G) would do, by the band (A, n) of `count` strengths that everybody changes in."""
+    paths = trace_paths(notion, people, band, count, versions, blocks)
+    return Looked(directions, band, paths, costs(people, band, count), falls(notion, paths, noise))
 
 
 @dataclass(frozen=True)
@@ -304,10 +300,7 @@ def affordable(costs: Costs, limits: Limits) -> BoolArray:
     The error is that of the loss itself, over people whose decision changes. A whole one: the cheapest of hundreds of
     candidates is dearer than it looks.
     """
-    return np.asarray(
-        (costs.accuracy + costs.accuracy_error <= limits.accuracy)
-        & (costs.balanced + costs.balanced_error <= limits.balanced)
-    )
+    return np.asarray((costs.accuracy_counted <= limits.accuracy) & (costs.balanced_counted <= limits.balanced))
 
 
 def keeps_selection(people: Judged, band: IntArray, count: int, limits: Limits) -> BoolArray | None:
@@ -362,6 +355,11 @@ def restricted(paths: Paths, groups: IntArray) -> Paths:
     if len(groups) == paths.base.shape[2]:
         return paths
     return Paths(*(own[..., groups] for own in (paths.base, paths.up, paths.down, paths.expected, paths.people)))
+
+
+def samplings(draws: int) -> int:
+    """How many samplings of the people judged on: a multiple of the draws."""
+    return NOISE * -(-draws // NOISE)
 
 
 def common_noise(count: int, cells: int, groups: int, rng: np.random.Generator) -> Floats:

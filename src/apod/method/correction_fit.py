@@ -12,7 +12,6 @@ from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import softmax
 
 from apod.data.encode import EmbeddedBlock
 from apod.fairness.counts import effective_number
@@ -25,26 +24,24 @@ from apod.heads.correction import (
     Correction,
     change_strengths,
     fit_bias_scores,
-    pairwise_directions,
-    polar_directions,
+    fit_grid,
 )
 from apod.method.class_paths import class_costs, class_directions, guessed, make_moves, trace_class_paths
 from apod.method.correction_choice import (
     Chosen,
-    Costs,
     Falls,
-    Judged,
     Limits,
+    Looked,
     Paths,
     bands,
     choose,
     common_noise,
-    costs,
     falls,
     keep,
-    keeps_selection,
-    trace_paths,
+    look,
+    samplings,
 )
+from apod.method.correction_costs import Costs, Judged, local_probabilities
 from apod.method.gap_interval import GapEstimate, estimate_gap, part_rates, signed_differences
 from apod.method.group_knowledge import PlacedKnowledge, ToldShares, told_shares
 from apod.method.posterior import (
@@ -68,13 +65,11 @@ from apod.randomness import generator
 Floats = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-STRENGTHS = np.geomspace(0.02, 1.5, 20)
-"""Places on a direction's path, besides 0."""
-NOISE = 256
+STRENGTHS = np.geomspace(0.01, 1, 20)
+"""Places on a direction's path, besides 0; at 1 margins near the threshold move by 1, in the root mean square."""
 KEPT_CELLS = 1 << 23
 """Columns of so many cells are remembered between refits; of more they are computed again."""
-STEADINESS_ROWS = 2000
-"""So many people say what a draw's bias scores are relative to."""
+STEADINESS_ROWS = 2000  # so many people say what a draw's bias scores are relative to
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,10 +102,12 @@ class Population:
     def _ordinary(self) -> Floats:
         return self.reader.ordinary(self.people.inputs)
 
-    @property
+    @cached_property
     def judged(self) -> Judged:
-        """Labels and decisions."""
-        return Judged(self.people.labels, self.people.decisions, self.weights)
+        """Labels, decisions, weights, and how probable the labels are near the threshold."""
+        labels, two = self.people.labels, self.notion.classes == 2
+        likely = local_probabilities(self.eta, self.cut, labels, self.weights) if two else None
+        return Judged(labels, self.people.decisions, self.weights, likely)
 
     def weighted(self, blocks: Iterable[Block]) -> Iterable[Block]:
         """Blocks of memberships in which everybody counts as often as they stand for people."""
@@ -284,10 +281,10 @@ class FittedCorrection:
             return steady
         sampled = np.linspace(0, len(population) - 1, min(len(population), STEADINESS_ROWS)).astype(np.int64)
         eta, decisions = population.eta, population.people.decisions
-        readable = population.columns[:, : p + 1].astype(np.float64)
+        readable = population.columns[:, :p].astype(np.float64)
         still = np.zeros(len(rows))
         for weights in self.posterior.weights[:, :, : p + 1]:
-            every, own = (_softmax_members(readable[some] @ weights.T) for some in (sampled, rows))
+            every, own = (ordinary_memberships(readable[some], weights) for some in (sampled, rows))
             counted = None if population.weights is None else population.weights[sampled]
             scores = fit_bias_scores(population.notion, eta[sampled], every, weights=counted)
             still += self._correction(scores).changed(decisions[rows], eta[rows], own, self.strength)
@@ -314,7 +311,9 @@ def fit_correction(
     With `frozen` that correction is judged as it is, and applied where all answers together still support it.
     """
     rows, likelihood, posterior = sample_population(population, answers, seed, kept)
-    blocks = Blocks(posterior, population.columns, rows, likelihood)
+    blocks: Iterable[Block] = Blocks(posterior, population.columns, rows, likelihood)
+    if len(population) * posterior.versions[0] <= KEPT_CELLS:
+        blocks = list(blocks)  # they are gone through twice
     noise = generator(seed, "sampling of the judged", answers_key(rows, likelihood))
     return judge(population, posterior, blocks, limits, noise, frozen)
 
@@ -337,33 +336,36 @@ def judge(
     rng: np.random.Generator,
     frozen: Frozen | None = None,
 ) -> FittedCorrection:
-    """Bias scores at the posterior's mean, every direction and strength judged by these memberships, and the choice.
+    """Bias scores at the posterior's mean, directions all around and finer ones around the leader, and the choice.
 
-    Of more than two labels the blocks are gone through twice.
+    The blocks are gone through twice.
     """
-    notion, eta = population.notion, population.eta
+    notion, eta, margins = population.notion, population.eta, 2 * (population.eta - population.cut)
     weights = posterior.score_weights() if frozen is None else frozen.weights
     members = population.members(weights)
     scores = fit_bias_scores(notion, eta, members, weights=population.weights) if frozen is None else frozen.scores
     if notion.classes > 2:
         return _judge_classes(population, posterior, blocks, limits, rng, frozen, weights, members, scores)
-    k, groups = scores.shares.shape
-    directions = _directions(k, groups) if frozen is None else frozen.direction[None]
-    own = scores.of(eta, members).reshape(len(eta), k * groups)
-    push = directions.reshape(len(directions), -1) @ own.T  # (A, n)
-    band = bands(change_strengths(2 * (eta - population.cut), push), STRENGTHS)
-    blocks = population.weighted(blocks)
-    paths = trace_paths(notion, population.judged, band, len(STRENGTHS), posterior.versions, blocks)
-    lost = costs(population.judged, band, len(STRENGTHS))
-    found = falls(notion, paths, common_noise(_noise_count(posterior), k, groups, rng))
-    kept = keeps_selection(population.judged, band, len(STRENGTHS), limits)
-    chosen = choose(found, lost, limits, kept) if frozen is None else keep(found, limits, frozen.place)
-    return FittedCorrection(population, posterior, weights, scores, directions, band, paths, lost, found, chosen)
+    own = scores.of(eta, members)  # (n, k, G)
+    noise = common_noise(samplings(posterior.versions[0]), own.shape[1], own.shape[2], rng)
 
+    def judged(directions: Floats) -> Looked:
+        push = directions.reshape(len(directions), -1) @ own.reshape(len(own), -1).T  # (A, n)
+        band = bands(change_strengths(margins, push), STRENGTHS)
+        weighted = population.weighted(blocks)
+        return look(notion, population.judged, directions, band, len(STRENGTHS), posterior.versions, weighted, noise)
 
-def _noise_count(posterior: Posterior) -> int:
-    """A multiple of the draws."""
-    return NOISE * -(-posterior.versions[0] // NOISE)
+    if frozen is not None:
+        found = judged(frozen.direction[None])
+        chosen = keep(found.falls, limits, frozen.place)
+    else:
+        grid = fit_grid(own, margins)
+        turns = grid.coarse()
+        found = judged(grid.directions(turns))
+        leader = found.choose(population.judged, limits).direction
+        found = found.joined(judged(grid.directions(grid.around(turns, leader, STRENGTHS[1] / STRENGTHS[0]))))
+        chosen = found.choose(population.judged, limits)
+    return FittedCorrection(population, posterior, weights, scores, *found.parts, chosen)
 
 
 def _judge_classes(
@@ -388,18 +390,9 @@ def _judge_classes(
     paths = trace_class_paths(notion, people, moves, len(STRENGTHS), versions, population.weighted(blocks))
     lost = class_costs(people, moves, len(STRENGTHS), notion.classes)
     pairs, groups = paths.base.shape[1:]
-    found = falls(notion, paths, common_noise(_noise_count(posterior), pairs, groups, rng))
+    found = falls(notion, paths, common_noise(samplings(posterior.versions[0]), pairs, groups, rng))
     chosen = choose(found, lost, limits) if frozen is None else keep(found, limits, frozen.place)
     return FittedCorrection(population, posterior, weights, scores, directions, moves.band, paths, lost, found, chosen)
-
-
-def _softmax_members(logits: Floats) -> Floats:
-    """(n, G) group probabilities by logits (n, G - 1) against the last group."""
-    return np.asarray(softmax(np.column_stack([logits, np.zeros(len(logits))]), axis=1))
-
-
-def _directions(cells: int, groups: int) -> Floats:
-    return polar_directions(cells) if groups == 2 else pairwise_directions(cells, groups)
 
 
 def take(people: People, rows: IntArray | slice) -> People:
