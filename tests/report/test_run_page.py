@@ -404,6 +404,7 @@ def test_a_real_run_writes_only_documented_fields_and_a_whole_page(real_run: Pat
         "METRICS",
         "differences",
         "data.weight",
+        "correction.direction[].decision",
     }
     # typical and informative people are not chosen by subgroup and distance
     optional |= {"answers[].reason.group", "answers[].reason.centred_accuracy", "answers[].reason.distance"}
