@@ -166,7 +166,7 @@ def run(
     from apod.cli.progress import TerminalListener
     from apod.models.content_columns import picture_thumbnails
     from apod.run import run_experiment
-    from apod.run.correction import without_score
+    from apod.run.approach import without_score
     from apod.run.files import fix_criterion, write_outcome
     from apod.run.record import compared
 
@@ -320,7 +320,7 @@ def _plan(data: Dataset, settings: Settings, seed: int, score: str | None, budge
 def _person(data: Dataset, settings: Settings, score: str | None) -> Annotator:
     from apod.method.annotators import TerminalPrompt
     from apod.method.group_knowledge import columns_named
-    from apod.run.correction import without_score
+    from apod.run.approach import without_score
 
     data = data if score is None else without_score(data, score)  # whoever answers must not see a prediction
     told = columns_named(settings.group_probability)

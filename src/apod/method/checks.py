@@ -1,8 +1,9 @@
-"""Checks of single values: InputError, with the name and what to pass, unless the value can be."""
+"""Checks of single values: InputError, with the name and what to pass, unless the value can be; what settings mean."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from numbers import Integral, Real
 from types import MappingProxyType
 from typing import Any, get_args
@@ -159,3 +160,26 @@ def check_posterior_size(width: int, n_groups: int) -> None:
             f"{width} columns for {n_groups} groups make {size} weights, and a posterior has at most "
             f"{MOST_PARAMETERS}: use narrower embeddings, fewer groups, or the proxy 'logistic'."
         )
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """What a reader must know of a setting."""
+
+    title: str  # in a report
+    help: str  # on the command line
+    check: Check
+    option: str | None = None  # on the command line; None: it is not offered there
+    choices: tuple[str, ...] = ()
+
+
+def named(kind: Any, what: str, title: str, help_: str, option: str | None = None) -> dict[str, Meaning]:
+    """Of a setting that is one of several names."""
+    names = get_args(kind)
+    check = notion_name(names) if option == "--notion" else one_of(what, kind)
+    return {"meaning": Meaning(title, f"{help_}: {', '.join(names)}.", check, option, names)}
+
+
+def valued(check: Check, title: str, help_: str, option: str | None = None) -> dict[str, Meaning]:
+    """Of a setting that holds numbers."""
+    return {"meaning": Meaning(title, help_, check, option)}

@@ -16,16 +16,17 @@ from typing import Any, Literal, get_args
 
 from apod.errors import InputError, UnknownName
 from apod.method.checks import (
-    Check,
+    Meaning,
     assigned,
     below,
     different_strengths,
-    notion_name,
+    named,
     number,
     one_of,
     optional,
     positive,
     share_or_count,
+    valued,
     whole,
 )
 
@@ -51,29 +52,6 @@ _PROBABILITIES = "Columns with P(group), as female:p_female; of two groups one w
 
 
 @dataclass(frozen=True)
-class Meaning:
-    """What a reader must know of a setting."""
-
-    title: str  # in a report
-    help: str  # on the command line
-    check: Check
-    option: str | None = None  # on the command line; None: it is not offered there
-    choices: tuple[str, ...] = ()
-
-
-def _name(kind: Any, what: str, title: str, help_: str, option: str | None = None) -> dict[str, Meaning]:
-    """Of a setting that is one of several names."""
-    names = get_args(kind)
-    check = notion_name(names) if option == "--notion" else one_of(what, kind)
-    return {"meaning": Meaning(title, f"{help_}: {', '.join(names)}.", check, option, names)}
-
-
-def _value(check: Check, title: str, help_: str, option: str | None = None) -> dict[str, Meaning]:
-    """Of a setting that holds numbers."""
-    return {"meaning": Meaning(title, help_, check, option)}
-
-
-@dataclass(frozen=True)
 class Settings:
     """One way of running Algorithm 1.
 
@@ -83,11 +61,11 @@ class Settings:
 
     notion: NotionName = field(
         default="equalized_odds",
-        metadata=_name(NotionName, "fairness notion", "What is equalised", "What is equalised", "--notion"),
+        metadata=named(NotionName, "fairness notion", "What is equalised", "What is equalised", "--notion"),
     )
     relaxation: RelaxationName = field(
         default="sharp",
-        metadata=_name(
+        metadata=named(
             RelaxationName,
             "relaxation",
             "How decisions are made differentiable",
@@ -97,7 +75,7 @@ class Settings:
     )
     over: OverName = field(
         default="pool",
-        metadata=_name(
+        metadata=named(
             OverName,
             "choice of whom the penalty is over",
             "Whom the penalty is computed over",
@@ -107,7 +85,7 @@ class Settings:
     )
     over_groups: OverGroupsName = field(
         default="marginal",
-        metadata=_name(
+        metadata=named(
             OverGroupsName,
             "choice of groups",
             "Whose gaps count, of several attributes",
@@ -117,15 +95,15 @@ class Settings:
     )
     selector: SelectorName = field(
         default="gap",
-        metadata=_name(SelectorName, "selector", "Who is asked next", "Whom to ask next", "--selector"),
+        metadata=named(SelectorName, "selector", "Who is asked next", "Whom to ask next", "--selector"),
     )
     proxy: ProxyName = field(
         default="laplace",
-        metadata=_name(ProxyName, "proxy", "Model that guesses groups (proxy)", "How groups are guessed", "--proxy"),
+        metadata=named(ProxyName, "proxy", "Model that guesses groups (proxy)", "How groups are guessed", "--proxy"),
     )
     proxy_reads: ReadsName = field(
         default="inputs",
-        metadata=_name(
+        metadata=named(
             ReadsName,
             "input of the proxy",
             "What groups are guessed from",
@@ -134,7 +112,7 @@ class Settings:
     )
     head_choice: HeadChoiceName = field(
         default="posterior",
-        metadata=_name(
+        metadata=named(
             HeadChoiceName,
             "way to choose the head",
             "How the strength is chosen",
@@ -143,7 +121,7 @@ class Settings:
     )
     strengths: tuple[float, ...] = field(
         default=STRENGTHS,
-        metadata=_value(
+        metadata=valued(
             different_strengths,
             "Strengths trained",
             "Strengths of the penalty, comma-separated, e.g. 0.1,0.5,1.",
@@ -152,7 +130,7 @@ class Settings:
     )
     trajectories: TrajectoriesName = field(
         default=SHARED,
-        metadata=_name(
+        metadata=named(
             TrajectoriesName,
             "kind of trajectories",
             "Questions",
@@ -161,7 +139,7 @@ class Settings:
     )
     ask_strength: float = field(
         default=0.5,
-        metadata=_value(
+        metadata=valued(
             positive,
             "Strength whose head asks",
             "The strength whose head chooses the questions, where all strengths share them.",
@@ -170,11 +148,11 @@ class Settings:
     )
     questions_per_round: int = field(
         default=1,
-        metadata=_value(whole(1), "Questions per round", "Questions per round.", "--batch"),
+        metadata=valued(whole(1), "Questions per round", "Questions per round.", "--batch"),
     )
     least_gain: float = field(
         default=0.0,
-        metadata=_value(
+        metadata=valued(
             below(2, ", a gap worth asking for, like 0.01"),
             "Least gain worth asking for",
             "Stop asking once the rest of the budget is expected to gain less, e.g. 0.005: of the expected fall of the "
@@ -184,7 +162,7 @@ class Settings:
     )
     threshold: float | None = field(
         default=None,
-        metadata=_value(
+        metadata=valued(
             optional(number),
             "Threshold",
             "The score from which on the model predicts the positive label (default: the model's own, 0.5 for "
@@ -194,7 +172,7 @@ class Settings:
     )
     selection_rate: float | None = field(
         default=None,
-        metadata=_value(
+        metadata=valued(
             optional(share_or_count),
             "Share or number of people to select",
             "In the place of a threshold: the share of people to select, or how many of the table's (200). Chosen on "
@@ -204,7 +182,7 @@ class Settings:
     )
     max_accuracy_loss: float = field(
         default=0.01,
-        metadata=_value(
+        metadata=valued(
             below(1),
             "Accuracy that a correction may cost",
             "What a correction may cost in accuracy, as a fraction, its standard error included.",
@@ -213,7 +191,7 @@ class Settings:
     )
     max_balanced_loss: float = field(
         default=0.015,
-        metadata=_value(
+        metadata=valued(
             below(1),
             "Balanced accuracy that a correction may cost",
             "What a correction may cost in balanced accuracy, as a fraction, its standard error included.",
@@ -222,7 +200,7 @@ class Settings:
     )
     caution: float = field(
         default=0.6,
-        metadata=_value(
+        metadata=valued(
             below(100),
             "Caution",
             "Standard deviations by which the expected fall of the gap must exceed 0 for a correction to be applied.",
@@ -231,11 +209,11 @@ class Settings:
     )
     group_share: str | None = field(
         default=None,
-        metadata=_value(optional(assigned("=", "GROUP=SHARE")), "Shares of the groups", _SHARES, "--group-share"),
+        metadata=valued(optional(assigned("=", "GROUP=SHARE")), "Shares of the groups", _SHARES, "--group-share"),
     )
     group_probability: str | None = field(
         default=None,
-        metadata=_value(
+        metadata=valued(
             optional(assigned(":", "GROUP:COLUMN")), "Columns of P(group)", _PROBABILITIES, "--group-probability"
         ),
     )
@@ -254,25 +232,25 @@ class Settings:
     )
     body_epochs: int = field(
         default=50,
-        metadata=_value(whole(1), "Epochs of the body", "Epochs of the body's pre-training."),
+        metadata=valued(whole(1), "Epochs of the body", "Epochs of the body's pre-training."),
     )
     epochs: int = field(
         default=6,
-        metadata=_value(whole(1), "Epochs per round", "Epochs of each round, and of pre-training the head."),
+        metadata=valued(whole(1), "Epochs per round", "Epochs of each round, and of pre-training the head."),
     )
     head_steps: int = field(
         default=300,
-        metadata=_value(
+        metadata=valued(
             whole(0), "Least steps of pre-training the head", "The head is pre-trained for at least so many steps."
         ),
     )
     batch_size: int = field(
         default=256,
-        metadata=_value(whole(2), "Batch size", "Rows of a mini-batch."),
+        metadata=valued(whole(2), "Batch size", "Rows of a mini-batch."),
     )
     dropout: float = field(
         default=0.5,
-        metadata=_value(below(1), "Dropout", "Dropout in the heads, while they are trained."),
+        metadata=valued(below(1), "Dropout", "Dropout in the heads, while they are trained."),
     )
 
     def __post_init__(self) -> None:

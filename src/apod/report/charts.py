@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypedDict
+from typing import TypedDict
 
 from markupsafe import Markup
 
@@ -28,10 +28,8 @@ from apod.report.svg import (
 from apod.report.tables import base_name
 from apod.report.words import Value, Way, count, defined, label_name, percent, plain, points, span
 
-if TYPE_CHECKING:  # runs are reported on without loading what campaigns need
-    pass
-
 Series = tuple[str, str, list[float | None]]  # name, class, one value per x
+COLOURS = 8
 WITHOUT, WITH = "without mitigation", "with mitigation"
 
 
@@ -326,3 +324,22 @@ def expected_so_far(rounds: Sequence[Round]) -> list[ExpectedSoFar]:
         head = next(one for one in choice["heads"] if one["strength"] == choice["strength"])
         found.append({"answers": entry["answered"], "gap": head["gap"], "interval": head["interval"]})
     return found
+
+
+def subgroups_chart(result: Result) -> Markup | None:
+    """Answers per subgroup by number of answers; None where no round tells of subgroups."""
+    rounds = [r for r in result["rounds"] if r["subgroups"]]
+    if not rounds:
+        return None
+    series: list[Series] = []
+    for place, cell in enumerate(rounds[0]["subgroups"]):
+        values: list[float | None] = [float(r["subgroups"][place]["answered"]) for r in rounds]
+        size = len(result["label_names"])
+        dashed = "" if size > 2 or cell["label"] == result["label_names"][1] else " dashed"
+        colour = place // 2 if size == 2 else place
+        series.append((f"{cell['group']}, {label_name(cell['label'])}", f"c{colour % COLOURS}{dashed}", values))
+    alt = "Answers per subgroup by number of answers; at the end " + "; ".join(
+        f"{name} {values[-1]:.0f}" for name, _, values in series if values[-1] is not None
+    )
+    answered = [r["answered"] for r in rounds]
+    return answers_chart(answered, series, "Answers per subgroup", f"{alt}.", counts=True, right=134)

@@ -22,6 +22,7 @@ from apod.report.charts import (
     expected_so_far,
     outlook_chart,
     outlook_sentence,
+    subgroups_chart,
 )
 from apod.report.points import Pictures, map_chart, plane_charts, shape_of, swatch
 from apod.report.rate_charts import rate_figures, threshold_chart
@@ -47,7 +48,6 @@ from apod.report.words import (
     signed_points,
 )
 
-COLOURS = 8
 Term = Literal["bound", "covering_term", "sampling_term", "epsilon", "observed"]
 WORST_FIRST = ("apod", "group")
 """Selectors that ask about the subgroup with the worst accuracy."""
@@ -274,7 +274,7 @@ def _asked(result: Result, pictures: Pictures) -> dict[str, object]:
         "hits": tables.proxy_hits(result),
         "first": first,
         "rules": sorted({str(a["reason"].get("rule")) for a in answers[first:]} - {"None"}),
-        "subgroups": _subgroups_chart(result),
+        "subgroups": subgroups_chart(result),
         "subgroups_table": tables.subgroups_table(result),
         "centred": any(value is not None for value in _centred(result)),
         "worst_first": result["settings"]["selector"] in WORST_FIRST,
@@ -304,24 +304,6 @@ def _legend(result: Result, answers: Sequence[Answer]) -> list[tuple[Markup, str
     if any(answer["group"] is None for answer in answers):
         entries.append((swatch(None, None), "could not tell"))
     return [*entries, (swatch("circle", None, asked=True), "asked about")]
-
-
-def _subgroups_chart(result: Result) -> Markup | None:
-    rounds = [r for r in result["rounds"] if r["subgroups"]]
-    if not rounds:
-        return None
-    series: list[Series] = []
-    for place, cell in enumerate(rounds[0]["subgroups"]):
-        values: list[float | None] = [float(r["subgroups"][place]["answered"]) for r in rounds]
-        size = len(result["label_names"])
-        dashed = "" if size > 2 or cell["label"] == result["label_names"][1] else " dashed"
-        colour = place // 2 if size == 2 else place
-        series.append((f"{cell['group']}, {label_name(cell['label'])}", f"c{colour % COLOURS}{dashed}", values))
-    alt = "Answers per subgroup by number of answers; at the end " + "; ".join(
-        f"{name} {values[-1]:.0f}" for name, _, values in series if values[-1] is not None
-    )
-    answered = [r["answered"] for r in rounds]
-    return answers_chart(answered, series, "Answers per subgroup", f"{alt}.", counts=True, right=134)
 
 
 def _bound(result: Result) -> dict[str, object] | None:

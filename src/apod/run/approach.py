@@ -6,8 +6,10 @@ and says what it would decide. Both see a group only after it was answered.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,7 +17,9 @@ import numpy.typing as npt
 import pandas as pd
 
 from apod.classifier import APODClassifier
-from apod.data.dataset import UNKNOWN, Dataset, IntArray, Split, answer_code
+from apod.data.blocks import is_large
+from apod.data.dataset import UNKNOWN, Dataset, IntArray, Split, answer_code, drawn_parts, split_rows
+from apod.data.own import require_column
 from apod.errors import InputError
 from apod.fairness.metrics import ThresholdPoint, Thresholds, metric_table
 from apod.method.algorithm1 import Alternating, Answered, Answers, Ask
@@ -32,6 +36,10 @@ from apod.text import number
 
 BoolArray = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
+LARGE_PARTS = (100_000, 50_000, 200_000)
+"""Of a pool above `blocks.LARGE` rows so many people are drawn to train on, to judge on and to report on: the sampling
+error of a gap among them is far below what any number of answers leaves open."""
+
 Heard = Mapping[tuple[int, int], int]
 """Answers of an interrupted run, by trajectory and row."""
 
@@ -288,3 +296,42 @@ def _at(measured: Measured, scores: Floats, cuts: Floats) -> list[ThresholdPoint
         {"threshold": float(cut), "selection_rate": number(r), "accuracy": number(a), "gap": number(g)}
         for cut, r, a, g in zip(cuts, rate, accuracy, metrics["gap"](counts), strict=True)
     ]
+
+
+def split_parts(dataset: Dataset, seed: int) -> Split:
+    """The three parts; of a large pool so many of each as a correction needs, with everybody whose group is known."""
+    split = split_rows(dataset.key, len(dataset), dataset.task.split, seed)
+    if not is_large(len(dataset)):
+        return split
+    known = None if dataset.known is None else np.flatnonzero(dataset.known != UNKNOWN)
+    return drawn_parts(split, LARGE_PARTS, seed, dataset.key, known)
+
+
+def without_score(dataset: Dataset, score: str) -> Dataset:
+    """The dataset without the column of scores: nobody may be shown it, and f_a does not read it."""
+    require_column(score, list(map(str, dataset.features.columns)), f"{dataset.name}, which --score names")
+    if len(dataset.features.columns) == 1:
+        raise InputError(f"{score!r} is the only column: groups have to be guessed from others.")
+    return replace(dataset, features=dataset.features.drop(columns=score))
+
+
+class Stopwatch:
+    """Seconds spent in each part of a run."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._started = time.perf_counter()
+
+    @contextmanager
+    def time(self, part: str) -> Iterator[None]:
+        """Add the time of the block to a part."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[part] = self.seconds.get(part, 0.0) + time.perf_counter() - start
+
+    def report(self) -> dict[str, float]:
+        """All parts and the total, in seconds."""
+        parts = {f"{name}_seconds": round(seconds, 3) for name, seconds in self.seconds.items()}
+        return {"total_seconds": round(time.perf_counter() - self._started, 3), **parts}

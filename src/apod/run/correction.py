@@ -14,9 +14,7 @@ import pandas as pd
 from apod.classifier import APODClassifier
 from apod.classifier.deployment import classifier_of
 from apod.data.blocks import LARGE, is_large
-from apod.data.dataset import UNKNOWN, Dataset, IntArray, Split, check_parts, drawn_parts, split_rows
-from apod.data.own import require_column
-from apod.errors import InputError
+from apod.data.dataset import Dataset, IntArray, Split, check_parts
 from apod.fairness.counts import effective_number
 from apod.fairness.metrics import Thresholds
 from apod.method.algorithm1 import Answered, Ask
@@ -35,15 +33,22 @@ from apod.models.model import Fitted
 from apod.report import result
 from apod.report.measured import AttributeEstimate
 from apod.run import record
-from apod.run.approach import Finished, Floats, Heard, fit_base_model, label_classes, threshold_curve, unseen_groups
+from apod.run.approach import (
+    Finished,
+    Floats,
+    Heard,
+    fit_base_model,
+    label_classes,
+    split_parts,
+    threshold_curve,
+    unseen_groups,
+    without_score,
+)
 from apod.run.attributes import cell_weights
 from apod.run.checkpoint import Checkpoint, Recorded
 from apod.run.record import VERIFYING
 from apod.text import number
 
-LARGE_PARTS = (100_000, 50_000, 200_000)
-"""Of a pool above `blocks.LARGE` rows so many people are drawn to train on, to judge on and to report on: the sampling
-error of a gap among them is far below what any number of answers leaves open."""
 MOST_PLACES = 10
 MOST_LOST = 0.05
 """Places of the path that lose more accuracy than this are of no use to anybody, and not reported."""
@@ -65,7 +70,7 @@ class CorrectionOfModel:
         `budget`: answers to train on in all.
         """
         self.settings, self._seed, self._budget = settings, seed, budget
-        self.split: Split = _split(dataset, seed)
+        self.split: Split = split_parts(dataset, seed)
         check_parts(dataset, self.split)
         self.dataset = dataset if score is None else without_score(dataset, score)
         self.fitted: Fitted = fit_base_model(dataset, self.split.train, settings, seed, score)
@@ -382,23 +387,6 @@ class CorrectionOfModel:
     def randomly(self, place: int) -> Settings:
         """The same with random questions."""
         return replace(self.settings, selector="random")
-
-
-def _split(dataset: Dataset, seed: int) -> Split:
-    """The three parts; of a large pool so many of each as a correction needs, with everybody whose group is known."""
-    split = split_rows(dataset.key, len(dataset), dataset.task.split, seed)
-    if not is_large(len(dataset)):
-        return split
-    known = None if dataset.known is None else np.flatnonzero(dataset.known != UNKNOWN)
-    return drawn_parts(split, LARGE_PARTS, seed, dataset.key, known)
-
-
-def without_score(dataset: Dataset, score: str) -> Dataset:
-    """The dataset without the column of scores: nobody may be shown it, and f_a does not read it."""
-    require_column(score, list(map(str, dataset.features.columns)), f"{dataset.name}, which --score names")
-    if len(dataset.features.columns) == 1:
-        raise InputError(f"{score!r} is the only column: groups have to be guessed from others.")
-    return replace(dataset, features=dataset.features.drop(columns=score))
 
 
 def _steadiness(found: FittedCorrection) -> result.Steadiness:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,7 +26,16 @@ from apod.method.settings import PER_STRENGTH, Settings
 from apod.processes import blas_on_one_thread, one_thread
 from apod.report.result import Answer, Data, GuessedGaps, Metrics, Result, Round, RunSettings
 from apod.report.run_page import SCHEMA_VERSION
-from apod.run.approach import Approach, Finished, Recorder, answers_notes, check_many_labels, handed_in, measured
+from apod.run.approach import (
+    Approach,
+    Finished,
+    Recorder,
+    Stopwatch,
+    answers_notes,
+    check_many_labels,
+    handed_in,
+    measured,
+)
 from apod.run.attributes import attribute_notes, by_attribute, values_told
 from apod.run.checkpoint import Checkpoint, RunFacts, Sizes, data_fingerprint, fingerprint
 from apod.run.correction import CorrectionOfModel
@@ -58,28 +65,6 @@ class Outcome:
     result: Result
     approach: Approach
     finished: Finished
-
-
-class Stopwatch:
-    """Seconds spent in each part of a run."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-        self._started = time.perf_counter()
-
-    @contextmanager
-    def time(self, part: str) -> Iterator[None]:
-        """Add the time of the block to a part."""
-        start = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.seconds[part] = self.seconds.get(part, 0.0) + time.perf_counter() - start
-
-    def report(self) -> dict[str, float]:
-        """All parts and the total, in seconds."""
-        parts = {f"{name}_seconds": round(seconds, 3) for name, seconds in self.seconds.items()}
-        return {"total_seconds": round(time.perf_counter() - self._started, 3), **parts}
 
 
 def run_experiment(
