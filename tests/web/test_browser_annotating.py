@@ -448,6 +448,7 @@ def test_a_choice_is_heard_may_be_changed_and_goes_back_as_a_whole(browser: Any,
         maria.case(first)
         maria.delivered()
         maria.page.locator("#recent button").first.click()
+        maria.page.get_by_role("button", name="Save the change").wait_for()  # a key before that is about the next case
         maria.page.keyboard.press("4")
         maria.page.get_by_role("button", name="Save the change").click()
         maria.says("Changed", "#toast")
