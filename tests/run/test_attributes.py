@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -167,9 +168,19 @@ def test_what_cannot_be_told_of_one_attribute_is_missing_in_it_alone(people: Dat
     assert all(answer["groups"]["sex"] is not None for answer in result["answers"])
 
 
-def test_a_verified_correction_is_judged_by_answers_about_all(people: Dataset) -> None:
-    result = run_experiment(people, SETTINGS, budget=60, verify_share=0.33).result
-    assert result["verification"] is None or result["verification"]["asked"] <= 19
+def test_a_verified_correction_names_the_groups_that_it_was_judged_by(people: Dataset) -> None:
+    race = people.further[0]
+    turned = replace(
+        people,
+        groups=race.codes,
+        group_names=race.names,
+        attribute=race.name,
+        further=(Grouping("sex", people.group_names, people.groups),),
+    )
+    told = run_experiment(turned, SETTINGS, budget=120, verify_share=0.33).result["verification"]
+    assert told is not None
+    assert 0 < told["asked"] <= 39
+    assert re.search(r"(is|are) [fm]\b", told["words"])  # the correction is for the sexes, who come second
 
 
 @pytest.mark.parametrize(
@@ -179,6 +190,7 @@ def test_a_verified_correction_is_judged_by_answers_about_all(people: Dataset) -
         ({"group_share": "f=.5"}, {}, "--group-share is for one attribute"),
         ({"selector": "coreset"}, {}, "asks about one attribute"),
         ({}, {"audit_share": 0.3}, "--audit-share is for one attribute"),
+        ({"least_gain": 0.01}, {}, "--least-gain is for one attribute"),
     ],
 )
 def test_what_is_for_one_attribute_is_refused_in_a_line(

@@ -23,18 +23,15 @@ from apod.campaign.materials import Materials
 from apod.campaign.measuring import INTERSECTIONS, with_attributes
 from apod.data.dataset import IntArray
 from apod.errors import CheckpointError
-from apod.fairness.notions import find_notion
 from apod.method.algorithm1 import Answers
 from apod.method.attribute_mitigation import AttributeMitigation, Likelihoods
 from apod.method.attributes import FittedAttributes, split_weights
-from apod.method.corrected import GuessedGroups, ModelPool
-from apod.method.correction_choice import Limits
+from apod.method.corrected import GuessedGroups
 from apod.method.correction_fit import FittedCorrection
 from apod.method.model_mitigation import ModelMitigation
 from apod.method.posterior import People
 from apod.method.questions import Asking, AskingAttributes
 from apod.method.selection import FIRST_ANSWERS
-from apod.method.settings import Settings
 from apod.models.scored import Scored
 from apod.processes import blas_on_one_thread
 
@@ -53,25 +50,6 @@ class WeighedAttributes(AttributeMitigation):
         return dict(self.given[attribute]) if self.given else {}
 
 
-def attribute_mitigation(
-    pool: ModelPool, settings: Settings, sizes: Sequence[int], seed: int, key: str
-) -> WeighedAttributes:
-    """Algorithm 1 around the model for attributes of so many groups each, before any answer."""
-    return WeighedAttributes(
-        pool.people,
-        pool.labels,
-        pool.training,
-        notion=find_notion(settings.notion),
-        sizes=sizes,
-        cut=pool.scored.cut,
-        limits=Limits.from_settings(settings),
-        seed=seed,
-        key=key,
-        selector=settings.selector,
-        intersections=settings.over_groups == "intersections",
-    )
-
-
 class AttributesEngine(CorrectionEngine):
     """Algorithm 1 around one kept model for two attributes or more."""
 
@@ -79,8 +57,8 @@ class AttributesEngine(CorrectionEngine):
         super().__init__(materials)
         self.attributes = materials.settings.asked
         self.sizes = tuple(len(one.groups) for one in self.attributes)
-        self._mitigation: WeighedAttributes = attribute_mitigation(
-            self.base.pool, self.settings, self.sizes, self._seed, self._key
+        self._mitigation: WeighedAttributes = self.base.pool.attribute_mitigation(
+            self.settings, self.sizes, self._seed, self._key, WeighedAttributes
         )
 
     def mitigated(self, answers: Sequence[GroupAnswer], trial: Trial | None = None) -> ModelMitigation | None:

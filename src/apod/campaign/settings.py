@@ -350,7 +350,7 @@ def own_options(
     kept = {**options, "body": _body(options, pool)}
     chosen = settings_of(kept)
     if pool.attributes > 1:
-        _check_several(chosen, verify_share, pool.intersections)
+        _check_several(chosen, verify_share, least_gain, pool.intersections)
     if pool.scored and not chosen.corrects:
         raise InputError("Scores are corrected, not trained on: leave them out, or leave the body and its preset out.")
     if chosen.body == "precomputed" and chosen.proxy == "laplace":
@@ -362,10 +362,12 @@ def own_options(
     return kept
 
 
-def _check_several(chosen: Settings, verify_share: float, intersections: int) -> None:
+def _check_several(chosen: Settings, verify_share: float, least_gain: float, intersections: int) -> None:
     """Refuse what is for one attribute alone."""
     from apod.method.model_mitigation import RANDOM_SHARES
 
+    if least_gain:
+        raise InputError("A least gain is for one attribute: leave it out, or ask about one.")
     if not chosen.corrects:
         raise InputError("Heads know one attribute: ask about one, or leave the body and its preset out.")
     if chosen.selector not in RANDOM_SHARES:

@@ -15,6 +15,7 @@ from apod.classifier.inputs import Rows
 from apod.classifier.reads import Reads, fit_reads
 from apod.data import IntArray
 from apod.errors import InputError
+from apod.method.attribute_mitigation import AttributeMitigation
 from apod.method.corrected import CorrectedModel, ModelPool, corrected, model_pool
 from apod.method.correction_fit import STRENGTHS, FittedCorrection
 from apod.method.gap_interval import GapEstimate
@@ -182,6 +183,8 @@ def fit_model(
 
     X as the user gave it, a frame where the model is one of ours.
     """
+    if rows.attributes and (weights is not None or len(classes) > 2):
+        raise InputError("Several attributes go with two labels and no weights: pass one column of groups.")
     if estimator is None:
         columns: tuple[str, ...] | None = tuple(map(str, X.columns))
         reads = fit_reads(X)
@@ -208,10 +211,8 @@ def fit_model(
     pool = model_pool(fitted, given, reads=(read, None), read_as=read_as, weights=weights)
     own, attributes = estimator is not None, rows.attributes
     if attributes:
-        if weights is not None or len(classes) > 2:
-            raise InputError("Several attributes go with two labels and no weights: pass one column of groups.")
         sizes = [len(names) for names in attributes.values()]
-        mitigation: ModelMitigation = pool.attribute_mitigation(settings, sizes, seed, key)
+        mitigation: ModelMitigation = pool.attribute_mitigation(settings, sizes, seed, key, AttributeMitigation)
     else:
         mitigation = pool.mitigation(settings, max(2, len(rows.group_names)), seed, key, known)
     mitigation.answers[0] = rows.answers()

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from apod.data.dataset import UNKNOWN, answer_codes
+from apod.data.encode import EmbeddedBlock
 from apod.errors import InputError
 from apod.fairness.notions import Notion
 from apod.method.algorithm1 import Alternating, Answered, Answers
@@ -47,6 +48,8 @@ class AttributeMitigation(ModelMitigation):
         key: str = "",
         selector: str = "gap",
         intersections: bool = False,
+        reading: int | None = None,
+        blocks: Sequence[EmbeddedBlock] = (),
     ) -> None:
         """As for one attribute; `sizes` says how many groups each has, `intersections` whether these count too."""
         super().__init__(
@@ -60,6 +63,8 @@ class AttributeMitigation(ModelMitigation):
             seed=seed,
             key=key,
             selector=selector,
+            reading=reading,
+            blocks=blocks,
         )
         if selector not in RANDOM_SHARES:
             known = ", ".join(RANDOM_SHARES)
@@ -117,7 +122,8 @@ class AttributeMitigation(ModelMitigation):
             for own, size, code in zip(fresh, self.sizes, answer_codes(one.group, self.sizes), strict=True):
                 if code != UNKNOWN:
                     own[one.question.row] = np.eye(size)[code]
-        self.settle_attributes(plan.frozen, fresh, plan.judge(fresh[fitted.leading_place]))
+        self.verified_by = fitted.leading_place  # the refit below may put another in the lead
+        self.settle_attributes(plan.frozen, fresh, plan.judge(fresh[self.verified_by]))
 
     def settle_attributes(self, frozen: Frozen, fresh: Sequence[Likelihoods], told: Verified) -> None:
         """Keep a frozen correction as the verdict leaves it; `fresh` answers, per attribute, train every f_a too."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -174,6 +174,9 @@ def corrected(scored: ScoredModel, fitted: FittedCorrection | None) -> Corrected
     return CorrectedModel(scored, groups, fitted.correction, fitted.strength)
 
 
+Several = TypeVar("Several", bound=AttributeMitigation)
+
+
 @dataclass(frozen=True, eq=False)
 class ModelPool:
     """A frozen model and the people that its correction is fitted and judged on; holds no groups."""
@@ -186,12 +189,13 @@ class ModelPool:
     weights: Floats | None = None  # (n,) how many people each stands for, 1 on average; None: all alike
 
     def attribute_mitigation(
-        self, settings: Settings, sizes: Sequence[int], seed: int, key: str = ""
-    ) -> AttributeMitigation:
+        self, settings: Settings, sizes: Sequence[int], seed: int, key: str, kind: type[Several]
+    ) -> Several:
         """The same for several attributes of so many groups each; InputError where these settings are for one."""
         for option, given in (
             ("--group-share", settings.group_share),
             ("--group-probability", settings.group_probability),
+            ("--least-gain", settings.least_gain or None),
         ):
             if given is not None:
                 raise InputError(f"{option} is for one attribute: leave it out, or name one attribute.")
@@ -201,7 +205,7 @@ class ModelPool:
                 f"There are {np.prod(sizes)} intersections, and at most {MOST_GROUPS} can be compared: merge small "
                 "groups, name fewer attributes, or leave --over-groups out."
             )
-        return AttributeMitigation(
+        return kind(
             self.people,
             self.labels,
             self.training,
@@ -213,6 +217,8 @@ class ModelPool:
             key=key,
             selector=settings.selector,
             intersections=crosses,
+            reading=self.reading,
+            blocks=self.scored.encoder.embedded_blocks(),
         )
 
     def mitigation(

@@ -92,6 +92,7 @@ class ModelMitigation:
         self.round = 0
         self._fitted: FittedCorrection | None = None
         self.verified: Verified | None = None  # what fresh answers said of what is fitted
+        self.verified_by = 0  # the attribute that they were judged by
         if selector not in (*RANDOM_SHARES, *SELECTORS):
             raise InputError(f"No selector is called {selector!r}.")
 

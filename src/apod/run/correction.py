@@ -18,7 +18,7 @@ from apod.data.dataset import Dataset, IntArray, Split, check_parts
 from apod.fairness.counts import effective_number
 from apod.fairness.metrics import Thresholds
 from apod.method.algorithm1 import Answered, Ask
-from apod.method.attribute_mitigation import answers_about
+from apod.method.attribute_mitigation import AttributeMitigation, answers_about
 from apod.method.attributes import FittedAttributes
 from apod.method.corrected import CorrectedModel, corrected, model_pool
 from apod.method.correction_choice import Limits, affordable
@@ -84,7 +84,7 @@ class CorrectionOfModel:
         self._score, self._columns = score, [str(name) for name in given.columns]
         sizes = [len(one.names) for one in dataset.groupings]
         self.mitigation: ModelMitigation = (
-            self.pool.attribute_mitigation(settings, sizes, seed, dataset.key)
+            self.pool.attribute_mitigation(settings, sizes, seed, dataset.key, AttributeMitigation)
             if dataset.further
             else self.pool.mitigation(settings, sizes[0], seed, dataset.key, known)
         )
@@ -229,7 +229,7 @@ class CorrectionOfModel:
             "favourable": found.favourable,
             "needed": found.needed,
             "strength": found.strength,
-            "words": found.words(self.dataset.group_names, self.dataset.label_names),
+            "words": found.words(self.dataset.groupings[self.mitigation.verified_by].names, self.dataset.label_names),
             "fingerprint": self._frozen,
         }
 
