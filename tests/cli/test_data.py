@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -73,3 +75,19 @@ def test_a_misspelled_column_suggests_the_nearest_in_every_command(
 def test_a_file_in_another_encoding_names_the_option(command: str, options: list[str], table: Path) -> None:
     refused = invoke(command, table, "--label", "hired", *options)
     assert "--encoding cp1252" in str(refused.exception)  # type: ignore[attr-defined]
+
+
+def test_several_problems_of_a_table_are_a_line_each(tmp_path: Path) -> None:
+    rows = "\n".join(
+        f"{row % 2},{'x' if row == 3 else row},{'y' if row == 4 else row},{'ab'[row % 2]}" for row in range(60)
+    )
+    (tmp_path / "people.csv").write_text(f"label,first,second,group\n{rows}\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "apod", "run", "people.csv", "--label", "label", "--sensitive", "group"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert [line[:5] for line in done.stderr.splitlines()] == ["error", "  1. ", "  2. "]

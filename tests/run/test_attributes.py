@@ -16,6 +16,7 @@ from apod import APODClassifier
 from apod.classifier.groups import SeveralAttributesWarning
 from apod.data.dataset import UNKNOWN, Dataset, Grouping
 from apod.errors import ApodError, InputError
+from apod.evidence.sources import Stated, evidence_of_run
 from apod.method.settings import settings_from
 from apod.report.attributes import attribute_sections
 from apod.report.run_page import render_report
@@ -232,3 +233,15 @@ def test_a_fit_takes_a_column_per_attribute(people: Dataset) -> None:
     assert set(classifier.query(3)).isdisjoint(rows)
     assert classifier.predict(people.features).shape == (len(people),)
     assert "sum of the gaps" in classifier.selection_.reason or "allowed" in classifier.selection_.reason
+
+
+def test_the_notes_say_what_became_of_every_gap(outcome: Outcome) -> None:
+    result = outcome.result
+    for name, one in {**result["by_attribute"], "intersections": result["intersections"]}.items():
+        before, after = 100 * one["vanilla"]["gap"], 100 * one["selected"]["gap"]
+        assert f"the gap of {name} goes from {before:.1f} to {after:.1f} points" in " ".join(result["notes"])
+
+
+def test_evidence_of_several_attributes_is_refused_rather_than_cut(outcome: Outcome) -> None:
+    with pytest.raises(InputError, match="Evidence speaks of one attribute, and this is about 2"):
+        evidence_of_run(dict(outcome.result), Stated(), {})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -75,5 +76,6 @@ def main() -> None:
     try:
         app()
     except ApodError as error:
-        echo(f"error: {error}", err=True)
+        for line in re.split(r"\n(?=  \d+\. )", f"error: {error}"):  # several problems of one table: a line each
+            echo(line, err=True)
         sys.exit(2)

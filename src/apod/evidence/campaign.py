@@ -18,6 +18,7 @@ from apod.evidence.sources import (
     guesses,
     moment,
     necessity,
+    refuse_several,
     verdict,
     year_after,
 )
@@ -36,6 +37,7 @@ ANSWERS = ("answered", "corrected")
 
 def evidence_of_campaign(campaign: Campaign, stated: Stated) -> Evidence:
     """From the campaign as it stands. Fits the classifier of its answers, which takes a moment."""
+    refuse_several(len(campaign.settings.asked))
     facts, log = campaign_facts(campaign), campaign.owner.log()
     rules, audit = campaign.rules(), facts["audit"]
     inferred = None if audit is None else from_audit(audit, "audit answers about people held out at random")

@@ -63,6 +63,15 @@ def _refuse_weights(column: str | None) -> None:
         )
 
 
+def refuse_several(attributes: int) -> None:
+    """InputError where there are several attributes: what is left out would look as if it had not been measured."""
+    if attributes > 1:
+        raise InputError(
+            f"Evidence speaks of one attribute, and this is about {attributes}: hand in the report and its JSON, or "
+            "write evidence of a run, campaign or audit about each of them."
+        )
+
+
 def evidence_of_run(result: Unchecked, stated: Stated, files: Mapping[str, str]) -> Evidence:
     """From result.json; `files` are the hashes of the run's files by name."""
     if "vanilla" not in result:
@@ -71,6 +80,7 @@ def evidence_of_run(result: Unchecked, stated: Stated, files: Mapping[str, str])
     if "joint_counts" not in result:
         raise InputError("This result was written before evidence could be: run again with this version.")
     _refuse_weights(result["data"].get("weight"))
+    refuse_several(len(result.get("attributes") or ()))
     names, seed, key = result["group_names"], result["seed"], result["data"]["key"]
     table = joint_table(result["joint_counts"]["groups"], result["joint_counts"]["unknown"])
     whole = findings(table, names, result["notion"], seed, key, "groups on record, test part")

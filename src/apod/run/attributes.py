@@ -138,10 +138,18 @@ def values_told(approach: Approach) -> int:
     return sum(len(mitigation.likelihoods_of(attribute)) for attribute in range(len(mitigation.sizes)))
 
 
+def _moved(name: str, one: AttributeResult) -> str | None:
+    before, after = one["vanilla"]["gap"], one["selected"]["gap"]
+    if before is None or after is None:
+        return None
+    return f"the gap of {name} goes from {100 * before:.1f} to {100 * after:.1f} points"
+
+
 def attribute_notes(result: Result) -> list[str]:
-    """Groups that were left out, and intersections that no answer named, where many people are in them."""
-    notes, together = [], result["intersections"]
+    """What became of every gap, groups that were left out, and intersections that many are in and no answer named."""
+    together = result["intersections"]
     found = {**result["by_attribute"], **({} if together is None else {"intersections": together})}
+    notes = [f"On the test part, {', '.join(filter(None, map(_moved, found, found.values())))}."]
     for name, one in found.items():
         if one["left_out"]:
             notes.append(
