@@ -184,6 +184,69 @@ def test_one_attribute_of_a_row_is_erased_and_the_other_stays(on_sqlite: Worksho
         campaign.owner.erase(row=second.row, attribute="age")
 
 
+def decided_race(on_sqlite: Workshop) -> tuple[Campaign, int]:
+    """Two people could not tell the race, a reviewer could; the row."""
+    campaign = on_sqlite.create(groups=TWO, budget=4, overlap=2)
+    first, second = asked(campaign, "a"), asked(campaign, "b")
+    campaign.tell(first, {"sex": SEX[0], "race": None})
+    campaign.tell(second, {"sex": SEX[0], "race": None})
+    campaign.reviews.decide("rita", 1, {"race": RACE[2]})
+    return campaign, first.row
+
+
+def test_erasing_an_attribute_erases_what_a_reviewer_decided_where_no_answer_told_it(on_sqlite: Workshop) -> None:
+    campaign, row = decided_race(on_sqlite)
+    campaign.owner.refit()
+    model = campaign.status().model
+    assert (row, 1, 2) in codes(campaign)
+    done = campaign.owner.erase(row=row, attribute="race")
+    assert (done.answers, done.models) == (1, int(model is not None))
+    assert {attribute for _, attribute, _ in codes(campaign)} == {0}
+    assert on_sqlite.open().owner.verify_log().ok
+    with pytest.raises(NotFound):
+        campaign.owner.erase(row=row, attribute="race")
+
+
+def test_what_was_erased_is_neither_asked_for_again_nor_decided(on_sqlite: Workshop) -> None:
+    campaign = on_sqlite.create(groups=TWO, budget=4, overlap=2)
+    first, second = asked(campaign, "a"), asked(campaign, "b")
+    campaign.tell(first, {"sex": SEX[0], "race": RACE[0]})
+    campaign.tell(second, {"sex": SEX[1], "race": None})
+    campaign.owner.erase(row=first.row, attribute="race")
+    case = campaign.reviews.next("rita")
+    assert case is not None
+    assert [part.name for part in case.attributes] == ["sex"]
+    for answer in ({"sex": SEX[0], "race": RACE[1]}, {"sex": SEX[0], "race": None}, "cannot_tell"):
+        with pytest.raises(Conflict, match="of race is erased"):
+            campaign.reviews.decide("rita", case.question, answer)
+    campaign.reviews.decide("rita", case.question, {"sex": SEX[0]})
+    assert campaign.reviews.next("rita") is None
+
+
+def test_a_decision_that_was_erased_comes_back_by_no_decision_and_no_correction(on_sqlite: Workshop) -> None:
+    campaign, row = decided_race(on_sqlite)
+    campaign.owner.erase(row=row, attribute="race")
+    assert campaign.reviews.next("ruth") is None
+    with pytest.raises(Conflict, match="erased"):
+        campaign.reviews.decide("rita", 1, {"race": RACE[2]})
+    question = campaign.annotator("a").answers()[0].question
+    with pytest.raises(Conflict, match="erased"):
+        campaign.annotator("a").correct(question, {"sex": SEX[0], "race": RACE[2]})
+
+
+def test_a_blank_cell_of_a_file_says_nothing_of_its_attribute(campaign: Campaign, tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text(
+        f"row,annotator,sex,race\n3,a,{SEX[0]},\n4,a,,{RACE[1]}\n5,a,{SEX[1]},cannot_tell\n"
+    )
+    campaign.owner.import_(tmp_path / "in.csv")
+    assert [(one.told, one.cannot_tell) for one in campaign.status().attributes] == [(2, 0), (1, 1)]
+    assert codes(campaign) == {(3, 0, 0), (4, 1, 1), (5, 0, 1)}
+    case = campaign.reviews.next("rita")  # of all blanks, none waits for a second look
+    assert case is not None
+    assert [part.name for part in case.attributes] == ["race"]
+    assert campaign.reviews.summary().waiting == 1
+
+
 def stored(folder: Path) -> list[str]:
     import sqlite3
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from apod.campaign import Campaign, GroupAnswer
 from apod.campaign.attributes_engine import AttributesEngine
+from apod.campaign.outcomes import _audited
 from apod.errors import InputError
 from apod.report.campaign_facts import campaign_facts
 from apod.report.campaign_page import render_campaign
@@ -132,6 +134,21 @@ def test_every_attribute_is_audited_by_its_own_answers(campaign: Campaign) -> No
     held_out = campaign.materials.held_out()[:20]
     assert drawn == {"sex": 20, "race": int((held_out % 6 != 5).sum())}
     assert sum(sum(one.values()) for one in told["attributes"]["race"]["told"].values()) == drawn["race"]
+
+
+def test_an_attribute_nobody_audited_could_tell_leaves_the_audits_of_the_others(campaign: Campaign) -> None:
+    found = campaign.refitter.snapshot()
+    engine, materials = campaign.numerics()
+    model, collected = campaign.refitter.load(found), found.collected
+    assert model is not None
+    untold = replace(collected, known=tuple(one for one in collected.known if one.purpose != "audit"))
+    told, whole = (_audited(materials, engine, model, one, 0.0) for one in (untold, collected))
+    assert told is not None
+    assert whole is not None
+    assert told["attributes"] == {"sex": None, "race": whole["attributes"]["race"]}
+    assert (told["answers"], "before" in told) == (0, False)
+    nobody = replace(untold, further=(replace(untold.further[0], known=()),))
+    assert _audited(materials, engine, model, nobody, 0.0) is None
 
 
 def test_report_and_dashboard_show_every_attribute(campaign: Campaign) -> None:

@@ -375,6 +375,8 @@ def test_what_an_addition_says_in_the_log_is_checked_before_it_is_believed(on_sq
         (np.full((2, 4), np.inf), [0, 1], {}, "infinity"),
         (np.zeros((2, 4)), [0, 1], {"score": [0.2, 0.4]}, "no scores"),
         (np.zeros((2, 4)), [0, 1], {"known_groups": ["Zwergelin", "other"]}, "group other than"),
+        (np.zeros((2, 4)), [0, 1], {"known_groups": ["Zwergelin"]}, "known_groups has 1 rows and X has 2"),
+        (np.zeros((2, 4)), [0, 1], {"known_groups": ["Zwergelin"] * 3}, "known_groups has 3 rows and X has 2"),
     ],
 )
 def test_rows_that_do_not_fit_are_refused_in_one_line(

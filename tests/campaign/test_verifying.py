@@ -194,6 +194,34 @@ def test_nothing_is_said_of_the_answers_before_the_last_of_them(tmp_path: Path) 
         assert ended["needed"] is not None
 
 
+def kept_base(campaign: Campaign, because: str) -> bool:
+    """Whether operating point and classifier leave the model as it is, for this reason."""
+    point, classifier = campaign.owner.results.operating_point(), campaign.classifier()
+    assert point is not None
+    said = {point.because, classifier.selected_because_}
+    return (point.strength, classifier.selected_strength_) == (0, 0) and all(because in str(one) for one in said)
+
+
+def test_nothing_is_applied_before_a_verdict_passes_it(tmp_path: Path) -> None:
+    with created(tmp_path) as campaign:
+        answer_all(campaign, most=30)
+        engine: Any = campaign.engine()
+        assert engine.mitigated(campaign.owner.answers()).fitted.strength > 0  # it would be
+        assert kept_base(campaign, "not verified yet")
+        answer_all(campaign, most=20)
+        assert campaign.trial() is not None
+        assert kept_base(campaign, "not verified yet")
+        own = campaign.owner.results.strengths()[1]
+        campaign.owner.choose(own)
+        assert campaign.classifier().selected_strength_ == own > 0  # the owner's own choice stays the owner's
+        campaign.owner.choose(None)
+        answer_all(campaign, lambda row: NAMES[1 - PEOPLE.groups[row]])
+        campaign.owner.extend(100)
+        campaign.owner.refit()
+        assert campaign.trial() is None
+        assert kept_base(campaign, "The base model is kept")
+
+
 def test_the_correction_is_frozen_once_all_other_answers_are_there(tmp_path: Path) -> None:
     with created(tmp_path) as campaign:
         answer_all(campaign, most=41)
@@ -235,6 +263,7 @@ def test_erasing_an_answer_erases_the_correction_that_was_frozen_with_it(verifie
     found = verified.owner.results.verification()
     assert found is not None
     assert found["verdict"] == "not verified"
+    assert kept_base(verified, "The base model is kept")
 
 
 def test_without_a_correction_to_verify_the_budget_trains(tmp_path: Path) -> None:

@@ -84,7 +84,8 @@ def correct(desk: Desk, token: int, value: Value, kind: str | None, annotator: s
         return _receipt(state, given, repeated=True)
     if given.withdrawn:
         raise _taken_back(state, held)
-    if given.erased or any(seq in state.erased_parts for seq in given.values):
+    decided = state.reviews[given.number].values if given.number in state.reviews else ()
+    if given.erased or any(seq in state.erased_parts for seq in (*given.values, *decided)):
         raise Conflict("This answer was erased and is not asked for again.")
     if _stands(desk, given) == (value.told, value.stored) and kind in (None, given.kind):
         return _receipt(state, given, repeated=True)

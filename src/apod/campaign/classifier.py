@@ -56,7 +56,7 @@ def correction_classifier(campaign: Session, strength: float | None = None) -> A
     found, materials = campaign.numerics()
     engine = cast("CorrectionEngine", found)
     trial = campaign.trial()
-    mitigation = engine.mitigated(answers, trial)
+    mitigation = engine.in_force(answers, trial)
     if mitigation is None:
         raise InputError("The answers so far are too few for a correction: ask further before building the classifier.")
     pool, columns = engine.base.with_model(materials, engine.settings)

@@ -6,7 +6,8 @@ So the model on the dashboard, in `apod status`, in the report and in the downlo
 What is kept of a fit is one weight vector of f_a, the correction and what it is expected to do; draws of the posterior
 are not kept, and nothing is kept per person.
 
-Where a campaign verifies its correction, the one that was frozen is kept instead, as far as fresh answers passed it.
+Where a campaign verifies its correction, the one that was frozen is kept instead, as far as fresh answers passed it;
+until they did, the base model is.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -114,12 +115,12 @@ class CorrectionEngine:
 
     def fit(self, answers: Sequence[GroupAnswer], start: CorrectionModel | None) -> CorrectionModel | None:
         """The correction that these answers support, whatever came before; None while they are too few."""
-        found = self.mitigated(answers)
+        found = self.in_force(answers, None)
         return None if found is None or found.fitted is None else self._kept(found, found.fitted)
 
     def fit_frozen(self, answers: Sequence[GroupAnswer], trial: Trial) -> CorrectionModel | None:
-        """The same with a frozen correction, as far as it passed; while it is tried, as it was frozen."""
-        found = self.mitigated(answers, trial)
+        """The same with a frozen correction, as far as it passed; while it is tried, the base model is kept."""
+        found = self.in_force(answers, trial)
         return None if found is None or found.fitted is None else self._kept(found, found.fitted, trial)
 
     def freeze(self, answers: Sequence[GroupAnswer], unavailable: AbstractSet[int], count: int) -> Candidate | None:
@@ -183,6 +184,13 @@ class CorrectionEngine:
                 self._settle(own, trial)
         return own
 
+    def in_force(self, answers: Sequence[GroupAnswer], trial: Trial | None) -> ModelMitigation | None:
+        """What is applied: where the campaign verifies, nothing that fresh answers have not passed."""
+        found = self.mitigated(answers, trial)
+        if found is not None and found.verified is None and self._materials.settings.verify_share:
+            found.withhold()
+        return found
+
     def _settle(self, own: ModelMitigation, trial: Trial) -> None:
         plan = self._verification(trial.candidate)
         if plan.frozen.weights.shape != (self.population.n_groups - 1, self.population.reader.ordinary_count + 1):
@@ -191,7 +199,9 @@ class CorrectionEngine:
         fresh = set(self._rows.inside(trial.asked))
         told = plan.judge({row: likely for row, likely in own.likelihoods().items() if row in fresh})
         if not trial.complete:
-            told = Verified("not verified", told.asked, 0, None, plan.frozen.strength)
+            told = Verified("not verified", told.asked, 0, None, 0.0)
+        elif told.verdict == "not verified":
+            told = replace(told, strength=0.0)
         own.settle(plan.frozen, {}, told)
         own.round += 1
 

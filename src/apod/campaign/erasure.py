@@ -231,16 +231,18 @@ def _parts(desk: Desk, hit: Sequence[Given], handed: Sequence[int], attribute: i
     rows, whole, whole_rows, answers = set(), set(), set(), 0
     for given in hit:
         own = desk.texts(given.values)
-        if not any(attribute in _told(text) for text in own.values()):
-            continue
-        if all(_told(text) <= {attribute} for text in own.values()):
+        tells = {place for text in own.values() for place in _told(text)}
+        if tells == {attribute}:
             whole.add(given.seq)
             continue
-        decided = state.reviews[given.number].values if given.number in state.reviews else ()
-        own |= desk.texts(decided)
-        texts |= {seq: without_part(text, [attribute]) for seq, text in own.items() if attribute in _told(text)}
+        # a reviewer may have decided what the answer itself could not tell
+        own |= desk.texts(state.reviews[given.number].values if given.number in state.reviews else ())
+        hidden = {seq: without_part(text, [attribute]) for seq, text in own.items() if attribute in _told(text)}
+        if not hidden:
+            continue
+        answers += attribute in tells or not hidden.keys() <= texts.keys()  # a decision counts once
+        texts |= hidden
         rows.add(given.row)
-        answers += 1
     for row in handed:
         seq = state.gold[row] if row in state.gold else state.known[row]
         told = {place for text in desk.texts([seq]).values() for place in _told(text)}

@@ -190,9 +190,11 @@ def _joint(what: str, given: Mapping[str, object], attributes: Sequence[str]) ->
     answers: dict[str, str | None] = {}
     for name in attributes:
         try:
-            answers[name] = (_text(given.get(name)) or "").strip() or None
+            told = (_text(given.get(name)) or "").strip()
         except TypeError:
             raise InputError(f"{what} has a `{name}` that is not a text: nothing was imported.") from None
+        if told:
+            answers[name] = told
     return replace(checked_record(what, {**given, "group": None}), answers=answers)
 
 

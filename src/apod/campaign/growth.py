@@ -110,7 +110,11 @@ def add_people(
     read = problems.collect(lambda: _as_stored(materials, seen, problems))
     coded = problems.collect(lambda: _coded_labels(materials, "y", pd.Series(np.asarray(labels).ravel())))
     named = known_groups if isinstance(known_groups, Mapping | pd.DataFrame) else {"known_groups": known_groups}
-    groups = pd.DataFrame({name: list(named[name]) for name in named if named[name] is not None}, dtype=object)
+    columns = {str(name): list(named[name]) for name in named if named[name] is not None}
+    for cells in columns.values():
+        if len(cells) != len(features):
+            raise InputError(f"known_groups has {len(cells)} rows and X has {len(features)}: pass one per row.")
+    groups = pd.DataFrame(columns, dtype=object)
     known = problems.collect(lambda: _known(materials, list(groups.columns), groups))
     shown = display if display is not None else features if isinstance(features, pd.DataFrame) else None
     problems.settle("the new rows")

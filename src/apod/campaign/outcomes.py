@@ -123,21 +123,24 @@ def _audited(
     materials: Materials, engine: Engine, model: Model, collected: Collected, strength: float | None
 ) -> AuditedPointJson | None:
     """What the audit answers say of the base model on the people held out, and of its correction at this strength."""
-    from apod.campaign.audit_sample import audit_campaign, gaps_of
+    from apod.campaign.audit_sample import audit_campaign, gaps_of, told_by_group
 
     if not isinstance(engine, Auditable):
         return None
-    found = audit_campaign(materials, engine, model, collected, strength=strength)
-    if found is None:
-        return None
-    each: dict[str, AuditedGapsJson | None] = {}
-    for place, name in enumerate(materials.settings.columns):
+    found: list[AuditedGapsJson | None] = []
+    for place in range(len(materials.settings.asked)):
         own = audit_campaign(materials, engine, model, collected, strength=strength, attribute=place)
-        each[name] = None if own is None else gaps_of(own, materials, collected, place)
-    own_gaps = gaps_of(found, materials, collected)
-    if len(each) > 1:
-        return {**own_gaps, "strength": strength, "attributes": each}
-    return cast(AuditedPointJson, {**own_gaps, "strength": strength})
+        found.append(None if own is None else gaps_of(own, materials, collected, place))
+    if all(one is None for one in found):
+        return None
+    first = found[0]
+    if first is None:  # nobody audited could tell it, but others: it has no gap of its own then
+        told = told_by_group(materials, collected)
+        first = {"answers": 0, "change": None, "told": told, "notes": []}
+    each = dict(zip(materials.settings.columns, found, strict=False))  # of one attribute alone there are no columns
+    if each:
+        return {**first, "strength": strength, "attributes": each}
+    return cast(AuditedPointJson, {**first, "strength": strength})
 
 
 def write_outcome(

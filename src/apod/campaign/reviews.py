@@ -146,6 +146,7 @@ class Reviews:
             before = state.reviews.get(question)
             if before is not None and before.reviewer != name and not _outdated(state, asked):
                 raise Conflict("Another reviewer has decided this question already.")
+            self._check_erased(state, asked, value)
             self._check_complete(desk, asked, value)
             body = {"question": question, "reviewer": name, **value.body, **keyed(checked)}
             return Decision(question, desk.append("reviewed", body, value.seal()))
@@ -153,6 +154,14 @@ class Reviews:
         done = self._session.journal.submit(command)
         self._session.wake()
         return done
+
+    def _check_erased(self, state: State, asked: Asked, value: Value) -> None:
+        """Refuse to decide what was erased: it must not come back."""
+        names = [
+            self._session.settings.asked[at].name for at in sorted(_erased(state, asked)) if value.outcomes[at] != OPEN
+        ]
+        if names:
+            raise Conflict(f"What was said of {', '.join(names)} is erased and not asked for again: leave it out.")
 
     def _check_complete(self, desk: Desk, asked: Asked, value: Value) -> None:
         """Refuse a decision that leaves open what it is wanted for."""
@@ -163,7 +172,7 @@ class Reviews:
             **{at: one[1].value for at, one in desk.sealed.items()},
         }
         models = [one.noise_model() for one in collect(desk.state, values).each]
-        waiting = _causes(_standing(desk.state, asked), values, models)
+        waiting = _causes(desk.state, asked, values, models)
         left = [self._session.settings.asked[at].name for at in waiting if value.outcomes[at] == OPEN]
         if left or set(value.outcomes) == {OPEN}:
             raise InputError(f"Decide {', '.join(left) or 'at least one attribute'} too.")
@@ -212,15 +221,25 @@ def _waiting(state: State, values: Mapping[int, object]) -> list[tuple[Asked, di
             continue
         if asked.number in state.reviews and not state.reviews[asked.number].erased and not _outdated(state, asked):
             continue
-        why = _causes(given, values, models)
+        why = _causes(state, asked, values, models)
         if why:
             found.append((asked, why))
     return found
 
 
-def _causes(given: list[Given], values: Mapping[int, object], models: Sequence[OneCoin | None]) -> dict[int, Why]:
-    causes = ((place, _why(given, values, place, model)) for place, model in enumerate(models))
+def _causes(
+    state: State, asked: Asked, values: Mapping[int, object], models: Sequence[OneCoin | None]
+) -> dict[int, Why]:
+    given, gone = _standing(state, asked), _erased(state, asked)
+    causes = ((place, _why(given, values, place, model)) for place, model in enumerate(models) if place not in gone)
     return {place: why for place, why in causes if why is not None}
+
+
+def _erased(state: State, asked: Asked) -> frozenset[int]:
+    """The attributes that were erased of an answer to the question that stands, or of its decision."""
+    decided = state.reviews[asked.number].values if asked.number in state.reviews else ()
+    seqs = (*decided, *(seq for one in _standing(state, asked) for seq in one.values))
+    return frozenset(place for seq in seqs for place in state.erased_parts.get(seq, ()))
 
 
 def _why(given: list[Given], values: Mapping[int, object], attribute: int, model: OneCoin | None) -> Why | None:
@@ -240,7 +259,7 @@ def _opinions(
     said: Counter[str] = Counter()
     for one in _standing(state, asked):
         code, outcome = part_of(values.get(one.values[-1]), attribute), one.outcome_of(attribute)
-        if outcome != GROUP:
+        if outcome not in (GROUP, OPEN):
             said[outcome] += 1
         elif code is not None:
             said[groups[code]] += 1

@@ -247,7 +247,7 @@ def _value(session: Session, place: int, record: Record) -> Value:
     try:
         if record.outcome not in (GROUP, CANNOT_TELL, DECLINED):
             raise UnknownGroup
-        return session.value_of(told)
+        return session.value_of(told, partial=True)
     except UnknownGroup:
         raise UnknownGroup(f"Answer {place} is none of this campaign's groups. Nothing was imported.") from None
 

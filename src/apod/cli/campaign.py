@@ -233,9 +233,9 @@ def status(
         }
         if not annotators:
             del found["by_annotator"]
-        if len(counts["attributes"]) > 1 and found["audit"] is not None:
+        if len(counts["attributes"]) > 1 and counts["by_purpose"].get("audit"):
             found["audits"] = {one["name"]: latest_audit(opened, one["name"]) for one in counts["attributes"]}
-        else:
+        if not any(found["audits"].values()):
             del found["audits"]
     if as_json:
         echo_json(found)

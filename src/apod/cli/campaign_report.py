@@ -121,6 +121,7 @@ def show_audit(found: AuditJson, point: OperatingPointJson | None) -> None:
     from apod.report.words import points, signed_points, within
 
     audited = None if point is None else point["audit"]
+    audited = None if audited is None or "before" not in audited else audited
     views = [("without mitigation", found["predictions"]["before"]["gap"] if audited is None else audited["before"])]
     change = None if audited is None else audited["change"]
     if point is not None and audited is not None and "after" in audited and change is not None:

@@ -26,7 +26,7 @@ from apod.method.group_knowledge import PlacedKnowledge
 from apod.method.posterior import People
 from apod.method.questions import FIRST_RANDOM, RANDOM_SHARE, Asking
 from apod.method.selection import SELECTORS, Choice, Likeness, Scores, View
-from apod.method.verification import FAILED_TEST, Verification, Verified, apply_verdict, plan_verification
+from apod.method.verification import FAILED_TEST, UNVERIFIED, Verification, Verified, apply_verdict, plan_verification
 from apod.models.scored import Scored
 from apod.randomness import generator
 
@@ -115,6 +115,8 @@ class ModelMitigation:
         """Why the correction is applied or the model kept, in a sentence; None before anybody's group is known."""
         if self.verified is not None and self.verified.verdict == "failed":
             return FAILED_TEST
+        if self.verified is not None and self.verified.verdict == "not verified" and not self.verified.strength:
+            return UNVERIFIED
         return None if self._fitted is None else self._fitted.reason
 
     def likelihoods(self) -> dict[int, Floats]:
@@ -137,6 +139,12 @@ class ModelMitigation:
         known = {**self.likelihoods(), **fresh}
         self._fitted = apply_verdict(self.population, known, self.limits, self.seed, frozen, told)
         self.verified = told
+
+    def withhold(self) -> None:
+        """Keep the base model: nothing is applied before fresh answers have passed it."""
+        if self._fitted is not None and self._fitted.chosen.applied:
+            self._fitted = replace(self._fitted, chosen=replace(self._fitted.chosen, applied=False))
+            self.verified = Verified("not verified", 0, 0, None, 0.0)
 
     def first_answers(self, ask: Ask, budget: int) -> list[Answered]:
         """Random answers, balanced by label: before any, nothing can be guessed of anybody."""

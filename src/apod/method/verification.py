@@ -39,6 +39,7 @@ CERTAIN = 0.9
 """Answers less sure than this do not count in the test."""
 
 VERIFYING_RULE = "random person whose decision the correction changes"
+UNVERIFIED = "The base model is kept: the correction that the answers chose is not verified yet."
 FAILED_TEST = "The base model is kept: the correction that the answers chose did not pass the test of fresh ones."
 
 

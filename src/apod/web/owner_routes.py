@@ -371,8 +371,8 @@ def _outcome(item: Achieved, full: bool) -> dict[str, object]:
     found["curve"] = [_picked(point, _POINT) for point in item.outcome["curve"]]
     audit, bound = item.outcome.get("audit"), item.outcome.get("bound")
     if audit is not None:
-        gap = {name: value for name, value in audit["before"].items() if name != "groups"}
-        found["audit"] = {"answers": audit["answers"], "before": gap}
+        gap = {name: value for name, value in audit.get("before", {}).items() if name != "groups"}
+        found["audit"] = {"answers": audit["answers"], "before": gap} if gap else None
     if bound is not None:
         found["bound"] = _picked(bound, _BOUND)
     return found

@@ -30,7 +30,7 @@ function legend(id, entries) {
 
 /** The gap of the base model on people held out, by audit answers, with intervals; where they say anything. */
 function audits(history, colour) {
-  const known = history.filter(({ audit }) => audit?.before.says);
+  const known = history.filter(({ audit }) => audit?.before?.says);
   if (!known.length) return [];
   const middle = ({ low, high, value }) => points(value ?? (low + high) / 2);
   const y = known.map(({ audit }) => middle(audit.before));

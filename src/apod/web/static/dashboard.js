@@ -109,7 +109,7 @@ class Dashboard {
 
   /** What audit answers say: of the classifier built from these answers, or else of the base model. */
   get audit() {
-    return this.data.operating?.audit ?? this.data.history.at(-1)?.audit ?? null;
+    return [this.data.operating?.audit, this.data.history.at(-1)?.audit].find((audit) => audit?.before) ?? null;
   }
 
   /** Tables that are wider than the page say so. */
