@@ -74,7 +74,11 @@ def test_heads_questions_and_choices_are_those_of_a_mitigation_built_by_hand(peo
 def test_its_defaults_are_those_of_the_settings() -> None:
     parameters = APODClassifier().get_params()
     shared = {name: getattr(PRESETS["default"], name) for name in SETTINGS if name in parameters}
-    assert {name: parameters[name] for name in shared} == shared | {"strengths": "grid", "selector": None}
+    assert {name: parameters[name] for name in shared} == shared | {
+        "strengths": "grid",
+        "selector": None,
+        "notion": None,
+    }
     assert checked_settings(parameters) == PRESETS["default"]
     assert checked_settings(parameters | {"body": "contrastive"}) == PRESETS["heads"]
     asking = {"trajectories", "ask_strength", "questions_per_round", "least_gain"}  # a fit asks nothing

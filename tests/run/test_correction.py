@@ -24,7 +24,7 @@ from apod.method.algorithm1 import Question
 from apod.method.selection import Choice
 from apod.method.settings import Settings
 from apod.report import render_report
-from apod.run import Listener, Outcome, correction, run_experiment
+from apod.run import Listener, Outcome, approach, run_experiment
 from apod.run.checkpoint import Checkpoint, Sizes
 from apod.run.correction import CorrectionOfModel
 from apod.run.files import write_outcome
@@ -357,7 +357,7 @@ def test_a_share_to_verify_by_that_cannot_be_is_one_line(
 def large(people: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Dataset:
     """The people as a matrix on disk, of which a run takes but a few."""
     monkeypatch.setattr(blocks, "LARGE", 500)
-    monkeypatch.setattr(correction, "LARGE_PARTS", (120, 80, 100))
+    monkeypatch.setattr(approach, "LARGE_PARTS", (120, 80, 100))
     np.save(tmp_path / "m.npy", people.features.to_numpy(dtype=np.float32))
     np.save(tmp_path / "y.npy", people.labels)
     np.save(tmp_path / "g.npy", np.array(people.group_names)[people.groups])

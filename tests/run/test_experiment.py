@@ -479,8 +479,8 @@ def test_the_outlook_of_a_posterior_that_covers_begins_with_what_the_last_round_
 
 
 def test_a_least_gain_without_a_posterior_that_all_strengths_share_is_refused() -> None:
-    for preset, changes in (("paper", {}), ("default", {"proxy": "logistic"}), ("default", {"head_choice": "score"})):
-        with pytest.raises(InputError, match="default preset can end early"):
+    for preset, changes in (("paper", {}), ("heads", {"proxy": "logistic"}), ("heads", {"head_choice": "score"})):
+        with pytest.raises(InputError, match="Heads end early only by a posterior"):
             replace(PRESETS[preset], least_gain=0.01, **changes)
     with pytest.raises(InputError, match=r"like 0\.01"):
         replace(PRESETS["heads"], least_gain=-1)

@@ -112,7 +112,10 @@ def _renamed(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
 def _check_many_labels(parameters: Mapping[str, Any], classes: int) -> None:
     """InputError where a parameter speaks of two labels."""
     if not corrects(parameters):
-        raise InputError(f"Heads on a body know two labels, and y has {classes}: leave the body out.")
+        raise InputError(
+            "Only binary classification is supported. "  # as scikit-learn says it
+            f"Heads on a body know two labels, and y has {classes}: leave the body out."
+        )
     if parameters["threshold"] is not None:
         raise InputError(f"A threshold tells two labels apart, and y has {classes}: leave threshold out.")
 

@@ -52,6 +52,7 @@ SETTING_WORDS: Mapping[str, Mapping[Any, str]] = {
         "logistic": "logistic regression",
         "perceptron": "the paper's single layer",
     },
+    "over_groups": {"marginal": "each attribute alone", "intersections": "each attribute and the intersections"},
     "proxy_reads": {"inputs": "the columns of the table", "embeddings": "the body's embeddings"},
     "head_choice": {
         "posterior": "smallest gap by the posterior at little loss of accuracy; base model where evidence is thin",
