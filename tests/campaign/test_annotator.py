@@ -87,7 +87,7 @@ def test_a_page_is_told_that_questions_are_being_prepared(workshop: Workshop) ->
     campaign = workshop.create()
     assert campaign.annotator("a").hand().why == "preparing"
     assert campaign.annotator("a").hand().retry_after is not None
-    assert campaign._engine is None, "the numerics were built for a page"
+    assert campaign._numerics is None, "the numerics were built for a page"
     assert campaign.refitter.top_up()
     assert campaign.annotator("a").hand().why == "question"
 

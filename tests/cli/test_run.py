@@ -143,7 +143,7 @@ BAD = {
     "unknown dataset": (["run", "adlut"], "did you mean 'adult'"),
     "missing label": (["run", "{csv}", "--label", "hird", "--sensitive", "gender"], "hird"),
     "missing sensitive": (["run", "{csv}", "--label", "hired", "--sensitive", "gendre"], "gendre"),
-    "label not binary": (["run", "{csv}", "--label", "x0", "--sensitive", "gender"], "multi-class"),
+    "a label that few have": (["run", "{csv}", "--label", "x0", "--sensitive", "gender"], "has the label"),
     "nobody answers": (["run", "{csv}", "--label", "hired"], "--sensitive"),
     "budget too large": (["run", "{csv}", "--label", "hired", "--sensitive", "gender", "--budget", "9999"], "9999"),
     "budget too small": (
@@ -186,7 +186,7 @@ def test_bad_input_is_one_clear_line_with_status_2_and_nothing_written(
 ) -> None:
     arguments, expected = BAD[case]
     csv = people_csv
-    if case == "label not binary":
+    if case == "a label that few have":
         csv = tmp_path.parent / f"{tmp_path.name}.csv"
         frame = pd.read_csv(people_csv)
         frame["x0"] = frame[frame.columns[0]].round().astype(int)

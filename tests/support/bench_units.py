@@ -37,7 +37,7 @@ def tiny_people(name: str = "tiny", n: int = 480, n_groups: int = 2, seed: int =
     return replace(people, name=name, task=replace(people.task, budget=BUDGET, embedding=16, hidden=(8,)))
 
 
-def tiny_source(name: str, data_dir: Path | None = None, skip_bad: bool = False) -> Source:
+def tiny_source(name: str, data_dir: Path | None = None, skip_bad: bool = False, embed: str | None = None) -> Source:
     """Takes the place of `load_source`: every name is a population of its own."""
     return TableSource(tiny_people(name, seed=sum(name.encode())))
 
